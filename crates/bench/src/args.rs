@@ -80,7 +80,7 @@ pub enum Command {
 }
 
 impl Args {
-    /// Returns the extent that the options request: quick, usual or full.
+    /// Returns the extent that the options `--quick` and `--full` request.
     pub fn extent(&self) -> Extent {
         match (self.quick, self.full) {
             (true, _) => Extent::Quick,

@@ -66,7 +66,7 @@ impl Baseline {
         table
     }
 
-    /// Returns the workloads of the grid that the baseline has.
+    /// Returns the workloads of the grid for which the baseline has a count.
     pub fn workloads(&self) -> Vec<Workload> {
         workloads(Extent::Full, &[]).into_iter().filter(|workload| self.get(workload).is_some()).collect()
     }
@@ -80,7 +80,7 @@ impl Baseline {
 }
 
 impl Change {
-    /// Whether the increase exceeds `ALLOWED`.
+    /// Whether the count rose by more than `ALLOWED`.
     pub fn is_too_much(&self) -> bool {
         self.now > self.before * (1.0 + ALLOWED)
     }

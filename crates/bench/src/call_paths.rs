@@ -1,7 +1,7 @@
 //! Workload -> the functions that its packets go through, from callgrind's call counts.
 //!
-//! A build without inlining shows every call; the README's part for developers has the command. Functions of the
-//! standard library are left out. Their calls are counted for their caller.
+//! Only a build without inlining shows every call; `docs/lab.md` has the command. Functions of the standard library
+//! are left out. Calls to them, and calls that they make, are not counted.
 
 use crate::instructions::{self, FEW, MANY};
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// Number of calls from each function to each other one, in one profile.
+/// Number of calls in one profile, by caller and called function.
 #[derive(Debug, Default, PartialEq)]
 pub struct Calls(BTreeMap<(String, String), u64>);
 
@@ -18,7 +18,7 @@ pub struct Calls(BTreeMap<(String, String), u64>);
 pub struct CallPath {
     /// Calls per packet, by function of Wideload's crates.
     pub calls: BTreeMap<String, f64>,
-    /// Calls per packet from a function to another crate.
+    /// Calls per packet from one Wideload crate to another.
     pub crossings: f64,
 }
 
@@ -105,8 +105,7 @@ fn name<'a>(names: &mut BTreeMap<&'a str, &'a str>, value: &'a str) -> &'a str {
     }
 }
 
-/// Removes the hash, the mark of a recursion, and the parts that distinguish closures and generic instances from a
-/// name.
+/// Removes the hash and the mark of a recursion from a name.
 fn plain(name: &str) -> String {
     let name = name.split('\'').next().unwrap_or(name);
     let cut = name.rfind("::h").filter(|at| name.len() == at + 3 + HASH_LEN).unwrap_or(name.len());

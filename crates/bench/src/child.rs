@@ -138,7 +138,7 @@ fn spawn_on(command: &mut Command, processor: usize) -> io::Result<Child> {
 /// Pins the calling thread to the last allowed CPU.
 ///
 /// # Errors
-/// The kernel refuses.
+/// The kernel does not report or change the CPU affinity.
 pub fn stay_on_last_processor() -> io::Result<()> {
     let mut one = CpuSet::new();
     one.set(last_processor()?);

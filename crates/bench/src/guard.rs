@@ -11,8 +11,8 @@ use crate::workload::Workload;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::process::ExitCode;
 
-/// Counts all guarded workloads and compares them with the committed baseline. Returns exit status 1 if any exceeds
-/// it.
+/// Counts all guarded workloads and compares them with the committed baseline. Returns exit status 1 if any count
+/// exceeds the baseline by more than 3 %.
 ///
 /// # Errors
 /// A workload that cannot be counted, or a baseline that cannot be read.
@@ -83,7 +83,8 @@ pub fn show(extent: Extent, words: &[String]) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the call path of a packet for each matching workload. With `all`, lists every function.
+/// Prints the number of functions and of calls into other crates on a packet's call path, for each matching
+/// workload. With `all`, also lists every function.
 ///
 /// # Errors
 /// Valgrind is missing, or a workload that cannot be traced.

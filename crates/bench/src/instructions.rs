@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Returns the instructions per packet, from the difference between runs of [`MANY`] and [`FEW`] sections. So the
-/// extra work of first sections is left out.
+/// Returns the instructions per packet, from the difference between executions with [`MANY`] and [`FEW`] sections.
+/// This difference excludes the additional work of the first sections.
 ///
 /// # Errors
 /// Valgrind is missing, or the harness failed under it.
@@ -59,7 +59,7 @@ fn collect(
         .arg(harness.get_program())
         .args(harness.get_args())
         .arg(format!("sections={sections}"))
-        // Garbage collection runs at arbitrary times; only the packet's own work counts.
+        // A harness in Go would collect garbage at arbitrary times, so collection is disabled.
         .env("GOGC", "off")
         .stdin(Stdio::null())
         .stdout(output)
@@ -97,11 +97,11 @@ fn collected(said: &str) -> Option<u64> {
     line.1.trim().parse().ok().filter(|count| *count > 0)
 }
 
-/// Most packets of a section that is counted; more would take too long.
+/// Largest number of packets in a section whose instructions are counted. Longer sections would take too long.
 pub const PACKETS_MAX: usize = 200_000;
-/// Sections of the shorter run. After these, caches and tables have reached their size.
+/// Number of sections in the shorter execution. After these, caches and tables have their final size.
 pub const FEW: usize = 2;
-/// Sections of the longer run.
+/// Number of sections in the longer execution.
 pub const MANY: usize = 6;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! This machine and this build -> the conditions that a table of figures states.
 //!
-//! Nanoseconds mean nothing without them.
+//! Readers cannot compare nanoseconds without these conditions.
 
 use std::process::Command;
 

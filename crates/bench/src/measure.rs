@@ -27,7 +27,7 @@ pub struct Measurement {
     pub before: Option<PathBuf>,
     /// Number of rounds of each workload.
     pub rounds: usize,
-    /// Timed work of each system in each round, in milliseconds.
+    /// Duration of the timed work of each system in each round, in milliseconds.
     pub ms: u64,
     /// The CPU that every harness runs on.
     pub processor: usize,
@@ -104,7 +104,7 @@ impl Measurement {
             }
         };
         for contender in &contenders {
-            // Two contenders may share a file.
+            // Contenders may share a file, so it might already be removed.
             let _ = fs::remove_file(&contender.input.path);
         }
         Ok(rows)
@@ -389,7 +389,7 @@ fn of_own<T>(
     count
 }
 
-/// Adds a remark to an attack's row: the rate as a part of the rate with the cheapest traffic.
+/// Adds a remark to an attack's row: the rate in percent of the rate with the cheapest traffic.
 fn compare_with_best_case(rows: &mut [Row]) {
     let best = rows.iter().find(|row| row.system == BEST_CASE).and_then(|row| row.ratio);
     if let (Some(ratio), Some(first)) = (best, rows.first_mut()) {
@@ -431,7 +431,7 @@ pub fn references(workload: &Workload) -> Vec<&'static str> {
 
 /// Largest share of the free memory that harnesses may use, in percent.
 const MEMORY_PERCENT: usize = 40;
-/// Assumed memory of a packet in most systems, in bytes: a lower limit.
+/// Assumed minimum memory per packet in any system, in bytes.
 const MEMORY_A_PACKET: usize = 2_560;
 /// Total length of the copies of a cold section, as a multiple of the largest cache.
 const CACHES_PASSED: usize = 2;

@@ -1,8 +1,8 @@
 //! Number of packets -> memory that the engine allocated and held for them.
 //!
-//! The stream has every cause of too many allocations or held bytes. Its fragments are in every order, some of them
-//! of datagrams that never complete. The stream also has duplicates, overlaps, floods of keys, and TCP flows with
-//! and without disorder.
+//! The stream has every cause of too many allocations or held bytes. Its fragments are in every order, and some
+//! belong to datagrams that never complete. The stream also has duplicates, overlaps, floods of keys, and TCP flows
+//! with and without disorder.
 
 use crate::grid::has;
 use crate::recipe::{ArrivalOrder, Flows, Hold, Recipe};
@@ -149,7 +149,7 @@ fn fragments() -> Vec<Vec<u8>> {
         }
         all.extend(fragments);
     }
-    // Datagrams take turns, a few fragments of each.
+    // Fragments are shuffled within groups of ninety, so that fragments of several datagrams are interleaved.
     all.chunks_mut(90).for_each(|chunk| random.shuffle(chunk));
     assert!(all.iter().all(|packet| packet.len() > IPV4_LEN), "every fragment carries something");
     all

@@ -24,8 +24,8 @@ impl Figures {
         Some((least, greatest))
     }
 
-    /// Returns the median of the ratios to `base` in each round. A slow phase of the machine slows both, so the
-    /// ratio keeps.
+    /// Returns the median of the ratios to `base` in each round. A slow phase of the machine affects both figures
+    /// of a round, but not their ratio. `None` if the numbers of rounds differ.
     pub fn ratio(&self, base: &Figures) -> Option<f64> {
         if self.0.len() != base.0.len() {
             return None;

@@ -15,13 +15,13 @@ pub struct Conditions {
     pub command: String,
     /// The machine and the build.
     pub machine: Machine,
-    /// Rounds of each workload.
+    /// Number of rounds of each workload.
     pub rounds: usize,
-    /// Timed work of each system in each round, in milliseconds.
+    /// Duration of the timed work of each system in each round, in milliseconds.
     pub ms: u64,
-    /// The CPU that everything ran on.
+    /// Number of the CPU on which all harnesses ran.
     pub processor: usize,
-    /// Peers that were left out, with advice.
+    /// Peers that were not measured, with advice on how to install them.
     pub missing: Vec<String>,
 }
 

@@ -23,7 +23,7 @@ pub enum Reference {
     },
     /// Exactly these packets, in this order.
     Packets(Vec<Vec<u8>>),
-    /// Packets that carry these streams, with each byte one time and at its position.
+    /// Packets that carry these streams. Each byte must occur once, at its position.
     Streams(HashMap<FlowName, Stream>),
     /// Only a number of packets; their contents are not compared.
     Count(usize),

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Rounds and times of a run of one extent.
+/// Number of rounds, and durations, of a measurement with one extent.
 struct Pace {
     rounds: usize,
     ms: u64,
@@ -128,8 +128,8 @@ fn peers(args: &Args, bar: &ProgressBar) -> Result<Peers, String> {
         .map_err(|error| format!("cannot build peers into {}: {error}", target.display()))
 }
 
-/// Creates a folder for files. If the memory file system has `ROOM`, the folder is there, so that reading files
-/// causes no disk access.
+/// Creates the temporary folder for packet files and outputs. If the tmpfs `/dev/shm` has `ROOM`, the folder is
+/// there, so that harnesses read files without disk access.
 fn folder() -> Result<TempDir, String> {
     let memory = Path::new("/dev/shm");
     let room = rustix::fs::statvfs(memory).map_or(0, |stat| stat.f_bavail * stat.f_frsize);
@@ -139,7 +139,7 @@ fn folder() -> Result<TempDir, String> {
     let folder = folder.map_err(|error| format!("cannot create a temporary folder: {error}"))?;
     let path = folder.path().to_path_buf();
     let stopped = move || {
-        // Files left there would stay in memory.
+        // Files that remain in `/dev/shm` would use memory.
         let _ = std::fs::remove_dir_all(&path);
         std::process::exit(INTERRUPTED);
     };

@@ -26,7 +26,7 @@ pub struct Row {
     pub instructions: Option<f64>,
     /// Rate of input packets, IP headers included, in 10^9 bits per second.
     pub gbit_s: Option<f64>,
-    /// Packets that one section delivers.
+    /// Number of packets that one section delivers.
     pub completed: Option<u64>,
     /// Description of the system's output.
     #[serde(skip)]
@@ -57,7 +57,7 @@ impl Row {
         self.fault.is_none() && self.ns.is_some() && !is_ours
     }
 
-    /// Returns the description of the output and the remark about it.
+    /// Returns the description of the output, the remark and the fault, separated by semicolons.
     pub fn note(&self) -> String {
         let delivers = Some(self.delivers.as_str()).filter(|words| !words.is_empty());
         let words = [delivers, self.remark.as_deref(), self.fault.as_deref()];

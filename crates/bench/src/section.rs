@@ -46,7 +46,7 @@ impl Section {
     /// Reads a file of packets.
     ///
     /// # Errors
-    /// The file cannot be read, or is no file of packets.
+    /// The file cannot be read, or is not a file of packets.
     pub fn read(path: &Path) -> io::Result<Section> {
         let file = std::fs::read(path)?;
         Section::parse(&file).ok_or_else(|| {

@@ -67,8 +67,8 @@ impl Pair {
         bytes
     }
 
-    /// Returns a TCP segment without IP headers. With `half`, the checksum is left to the network card: its field
-    /// has the pseudo-header's sum.
+    /// Returns a TCP segment without IP headers. With `half`, the checksum is left to the NIC: the checksum field
+    /// contains the sum of the pseudo-header.
     pub fn tcp(self, tcp: Tcp, payload: &[u8], half: bool) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(TCP_LEN + payload.len());
         bytes.extend_from_slice(&tcp.ports[0].to_be_bytes());

@@ -64,7 +64,7 @@ pub enum Warmth {
 }
 
 impl Workload {
-    /// Creates a workload with hot packets that is no attack.
+    /// Creates a workload with hot packets.
     pub fn new(function: Function, work: Work, recipe: Recipe) -> Workload {
         Workload { function, work, recipe, warmth: Warmth::Hot }
     }
@@ -114,7 +114,7 @@ impl Function {
         Function::Parse,
     ];
 
-    /// Returns the input or output that results are given per, such as `fragment in`.
+    /// Returns the unit of the results, such as `fragment in` for nanoseconds per input fragment.
     pub fn unit(self) -> &'static str {
         match self {
             Function::Reassemble | Function::Land | Function::Join => "fragment in",
@@ -167,7 +167,7 @@ impl fmt::Display for Work {
     }
 }
 
-/// Returns datagrams in fragments with 1,480 bytes of payload (IPv6: 1,448).
+/// Returns IPv4 datagrams in fragments with 1,480 bytes of payload.
 pub fn fragments(fragments: usize, datagrams: usize, order: ArrivalOrder) -> Fragments {
     Fragments { version: 4, fragments, datagrams, order, fragment_len: 1_480 }
 }

@@ -1,7 +1,8 @@
-//! Full buffers -> empty ones: another thread compresses and writes them.
+//! Full buffers -> empty buffers: another thread compresses and writes their content.
 //!
 //! A second thread hides the cost of compression from the caller. A few buffers circulate. The caller waits only if
-//! all buffers are full. An error of the thread is reported when the caller hands over the next buffer.
+//! all buffers are full. An error of the thread is reported when the caller hands over a later buffer, or by
+//! `finish`.
 
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -9,7 +10,7 @@ use std::thread::{Builder, JoinHandle};
 
 use crate::packed::{BUFFER_LEN, Packed};
 
-/// A writer that runs in a thread of its own.
+/// A compressed output that is written by a thread of its own.
 pub(crate) struct Behind<W: Write> {
     /// Channel for full buffers to the thread; `None` after the thread failed.
     full: Option<SyncSender<Vec<u8>>>,
@@ -28,7 +29,7 @@ impl<W: Write + Send + 'static> Behind<W> {
             for mut buffer in to_write {
                 packed.write_all(&buffer)?;
                 buffer.clear();
-                // Fails only if the writer was dropped; then no other buffer comes.
+                // Fails only if the writer was dropped. Then no other buffer follows.
                 let _ = written.send(buffer);
             }
             Ok(packed)
@@ -50,7 +51,7 @@ impl<W: Write> Behind<W> {
         }
     }
 
-    /// Waits until the thread has written all buffers, then returns the writer.
+    /// Waits until the thread has written all buffers, finishes the compression, and returns the output.
     pub(crate) fn finish(mut self) -> io::Result<W> {
         self.full = None;
         match self.thread.take().map(JoinHandle::join) {

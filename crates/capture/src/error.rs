@@ -25,30 +25,30 @@ pub enum Error {
     /// The operating system reported an error, for example a full disk or a closed pipe.
     #[error("cannot {tried}: {source}")]
     Io {
-        /// The attempted operation: words that follow "cannot".
+        /// The attempted operation, worded to follow "cannot", such as "read the capture".
         tried: &'static str,
         /// The operating system's error.
         source: io::Error,
     },
-    /// A record or block violates the file format. All packets in front of the damage have been read.
+    /// A record or block violates the file format. All packets before the damage were already returned.
     #[error("damaged at byte {}, after {}: {why}", Grouped(*offset), Counted(*packets, "packet"))]
     Damaged {
         /// Offset of the damaged record or block, in bytes of the uncompressed file.
         offset: u64,
-        /// Number of packets read before the damage.
+        /// Number of packets before the damage.
         packets: u64,
-        /// A sentence that states the violation.
+        /// The violation, such as "a packet block shorter than its fields".
         why: String,
     },
     /// The file is not a supported capture.
     #[error("{why}")]
     UnknownFormat {
-        /// A sentence with the detected file type, if known, and the remedy.
+        /// The detected file type and the remedy, or a general message if the type is unknown.
         why: String,
     },
 }
 
-/// Formats a number with commas between thousands, such as "4,711".
+/// Formats a number with thousands separators, such as "4,711".
 pub(crate) struct Grouped(pub u64);
 
 impl fmt::Display for Grouped {

@@ -49,7 +49,7 @@ pub enum Variant {
     Modified,
 }
 
-/// The link header of a link type (a number from the LINKTYPE_ registry); `None` for unsupported types.
+/// The kind of link header for a link type (a number from the LINKTYPE_ registry); `None` for unsupported types.
 ///
 /// Types 12 and 14 mean raw IP, like 101. Some systems wrote their own value of DLT_RAW into files.
 pub fn medium(link_type: u32) -> Option<LinkType> {
@@ -118,7 +118,7 @@ pub(crate) struct PcapHeader {
 }
 
 impl PcapHeader {
-    /// Decodes the four bytes of a magic number; all other fields are zero.
+    /// Decodes the four bytes of a magic number; all other fields become 0. `None` for an unknown magic number.
     fn of_magic(magic: [u8; 4]) -> Option<PcapHeader> {
         use {ByteOrder::*, Resolution::*, Variant::*};
         let (order, number) = match magic[0] {
@@ -143,13 +143,13 @@ impl PcapHeader {
     pub fn parse(bytes: &[u8]) -> Option<PcapHeader> {
         let header = PcapHeader::of_magic(*bytes.first_chunk()?)?;
         // pcap-parser knows the modified format in little-endian only. All variants have the same header behind the
-        // magic number, so it is parsed as the standard one of the same byte order.
+        // magic number. So this header is parsed as a standard header of the same byte order.
         let mut standard: [u8; PCAP_HEADER_LEN] = *bytes.first_chunk()?;
         header.order.set_u32(&mut standard, 0, MAGIC_MICROSECONDS);
         let (_, parsed) = parse_pcap_header(&standard).ok()?;
-        // The field's upper half holds the length of the frame check sequence and reserved bits. libpcap keeps 26
-        // bits. No link type needs more than 16, which is also the size in pcapng (draft-ietf-opsawg-pcap
-        // section 4: "LinkType (16 bits)").
+        // The upper half of the link type field holds the length of the frame check sequence and reserved bits.
+        // libpcap keeps 26 bits. No link type needs more than 16, which is also the size in pcapng
+        // (draft-ietf-opsawg-pcap section 4: "LinkType (16 bits)").
         let link_type = parsed.network.0 as u32 & 0xffff;
         Some(PcapHeader { snap_len: parsed.snaplen, link_type, ..header })
     }
@@ -167,7 +167,8 @@ impl PcapHeader {
     }
 
     pub fn time(&self, seconds: u32, fraction: u32) -> Time {
-        // At most about 2^32 × 10^9 + 2^32 × 1,000, which is below 2^64: a fraction above one second is accepted.
+        // The result is at most about 2^32 × 10^9 + 2^32 × 1,000, so it fits 64 bits even if the fraction exceeds
+        // one second.
         let fraction = u64::from(fraction) * self.nanos_per_fraction();
         Time::from_nanos(u64::from(seconds) * NANOS_PER_SECOND + fraction)
     }
@@ -189,8 +190,8 @@ impl PcapHeader {
 
 /// The byte order of a pcapng section, from its section header; `None` for an unknown byte-order magic.
 ///
-/// The section's version is ignored, because blocks state their own length in every version. A block whose layout
-/// differs from version 1.x fails a check if it has a packet, and is copied unchanged otherwise.
+/// The section's version is ignored, because blocks state their own length in every version. A packet block whose
+/// layout differs from version 1.x fails a check. Any other such block is copied unchanged.
 pub(crate) fn section_order(block: &[u8]) -> Option<ByteOrder> {
     [ByteOrder::Little, ByteOrder::Big].into_iter().find(|order| order.u32(block, 8) == Some(BYTE_ORDER_MAGIC))
 }
@@ -204,7 +205,7 @@ pub(crate) const SNAP_LEN_MIN: u32 = 262_144;
 /// Maximum length of a captured packet, in bytes: 64 times libpcap's maximum. A longer packet is reported as
 /// damage.
 pub(crate) const CAPTURED_LEN_MAX: u32 = 16 << 20;
-/// Maximum length of a pcapng block, in bytes: the longest packet, and as many bytes of options.
+/// Maximum length of a pcapng block, in bytes: twice the maximum packet, to have room for options.
 pub(crate) const BLOCK_LEN_MAX: u32 = 32 << 20;
 /// Maximum number of interfaces in a pcapng section. The limit bounds memory.
 pub(crate) const INTERFACE_COUNT_MAX: usize = 65_536;

@@ -15,7 +15,7 @@ mod tests {
     #[test]
     fn a_time_stamp_is_written_as_the_tick_it_was_read_from() {
         let stamps = [0, 1, 7, 999_999, 1_700_000_000, 123_456_789_012_345, 1 << 53];
-        // Ticks of at least a nanosecond; and offsets that keep the moment between 1970 and 2554.
+        // Ticks of at least one nanosecond, and offsets with which the time is between 1970 and 2554.
         let ticks = (0..=9).map(Tick::Ten).chain((0..=29).map(Tick::Two));
         for (tick, offset) in ticks.flat_map(|tick| [0, 5, 1_000_000].map(|offset| (tick, offset))) {
             let clock = Clock { tick, offset };
@@ -109,11 +109,15 @@ enum Tick {
 }
 
 impl Clock {
-    /// Reads the options if_tsresol and if_tsoffset. If an option is repeated, the last value is valid. The default
+    /// Reads the options if_tsresol and if_tsoffset. If an option is repeated, the last value applies. The default
     /// is microseconds since 1970.
     ///
-    /// Only the option parser of pcap-parser is used. The crate's reading of interface descriptions has three
-    /// faults: no binary resolutions, every offset as little-endian, and no stop at the last option.
+    /// Only the option parser of pcap-parser is used, because its parser of interface descriptions has three
+    /// faults:
+    ///
+    /// - It does not support binary resolutions.
+    /// - It reads every offset as little-endian.
+    /// - It does not stop at the end-of-options option.
     fn parse(order: ByteOrder, mut options: &[u8]) -> Option<Clock> {
         let mut clock = Clock { tick: Tick::Ten(6), offset: 0 };
         while !options.is_empty() {
@@ -149,7 +153,7 @@ impl Clock {
             Tick::Ten(n) => 10u128.checked_pow(n - 9).map_or(0, |scale| ticks / scale),
             Tick::Two(n) => (ticks * u128::from(NANOS_PER_SECOND)) >> n,
         };
-        // At most 2^64 × 10^9, so it fits.
+        // The value is at most 2^64 × 10^9, so it fits 128 bits.
         let nanos = (nanos as i128).saturating_add(self.offset_nanos());
         Time::from_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
     }
@@ -166,7 +170,7 @@ impl Clock {
             Tick::Ten(n) => 10u128.checked_pow(n - 9).and_then(|scale| nanos.checked_mul(scale)),
             Tick::Two(n) => binary_ticks(nanos, n),
         };
-        // A moment outside of this clock's range becomes its last one; zero is zero on every clock.
+        // A time beyond the range of this clock becomes the last tick. Zero is zero on every clock.
         let farthest = if nanos == 0 { 0 } else { u64::MAX };
         ticks.and_then(|ticks| u64::try_from(ticks).ok()).unwrap_or(farthest)
     }

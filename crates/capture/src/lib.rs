@@ -9,10 +9,10 @@
 //! zstd.
 //!
 //! Captures are streamed, so memory is bounded even if the file claims huge lengths. From a damaged file, all
-//! records in front of the damage are read. Then an error states place and cause. Records behind the damage are not
-//! read.
+//! records in front of the damage are read. Then an error states the place and the cause of the damage. Records
+//! behind the damage are not read.
 //!
-//! The packets' own headers are not parsed here.
+//! This crate does not parse the headers of the packets themselves.
 //!
 //! ```
 //! use wideload_capture::packet::Time;

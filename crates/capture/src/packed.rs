@@ -69,5 +69,6 @@ impl<W: Write> Packed<W> {
     }
 }
 
-/// Size of the output buffer, in bytes. Without a buffer, the calls for single packets cost as much as the copies.
+/// Size of the output buffer, in bytes. Without a buffer, the write calls for single packets would cost as much as
+/// copying their bytes.
 pub(crate) const BUFFER_LEN: usize = 256 << 10;

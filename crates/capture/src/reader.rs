@@ -25,7 +25,7 @@ pub struct Reader<R: Read> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Opens a capture. The first bytes tell compression and format.
+    /// Opens a capture. Compression and format are detected from the first bytes.
     ///
     /// The reader requests large chunks, so `input` needs no buffer of its own.
     ///
@@ -70,7 +70,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Bytes read from the input so far, before decompression. Progress bars use this number.
+    /// Number of bytes read from the input so far, before decompression. Progress bars use this number.
     pub fn bytes_read(&self) -> u64 {
         self.window.bytes_read()
     }
@@ -84,7 +84,7 @@ impl<R: Read> Reader<R> {
             Kind::Block => Item::Block(raw),
             Kind::Packet(packet) => {
                 self.packets += 1;
-                // Between the padded packet and the block's length, which is repeated at its end.
+                // The options are between the padded packet and the repeated block length at the end of the block.
                 let options_at = packet.data_at + packet.data_len.next_multiple_of(4);
                 let options = raw.get(options_at..raw.len() - 4).unwrap_or_default();
                 Item::Packet(Record {
@@ -107,8 +107,8 @@ impl<R: Read> Reader<R> {
 /// A part of a capture.
 #[derive(Clone, Copy, Debug)]
 pub enum Item<'a> {
-    /// A pcap file header, or the header of a pcapng section. Interface numbers start again at 0 behind a section
-    /// header. Write all pending packets of the previous section first.
+    /// A pcap file header, or the header of a pcapng section. Behind a section header, interface numbers start
+    /// again at 0. So write all pending packets of the previous section before this header.
     Header(&'a [u8]),
     /// The description of the section's next interface (pcapng only), as raw bytes.
     Interface(&'a [u8]),
@@ -156,7 +156,7 @@ struct Section {
 }
 
 enum State {
-    /// Whether the pcap file header has yet to be returned to the caller.
+    /// Nothing was returned to the caller yet, so the pcap file header is the next item.
     Fresh,
     Running,
     Ended,
@@ -221,7 +221,8 @@ fn recognise<R: Read>(window: &mut Window<R>) -> Result<Layout, Error> {
             return Ok(Layout::Pcapng(Section { order, interfaces: Vec::new() }));
         }
     }
-    // Enough for the longest signature below; a shorter file is identified by the bytes it has.
+    // These bytes suffice for the longest magic number in `KNOWN`. A shorter file is identified by the bytes it
+    // has.
     reach(window, KNOWN_LEN)?;
     Err(Error::UnknownFormat { why: unknown(window.ahead()) })
 }
@@ -251,8 +252,8 @@ fn find_record<R: Read>(
         window.pass(PCAP_HEADER_LEN);
         return Ok(Some(Found { raw_len: PCAP_HEADER_LEN, kind: Kind::Header }));
     }
-    // pcap-parser's functions for records need the whole record before they report its claimed length, and know no
-    // big-endian modified format. So these four fields are read here.
+    // pcap-parser's functions need the whole record before they report the record's claimed length. They also do
+    // not support the big-endian modified format. So the four fields of the record header are read here.
     let header_len = header.record_header_len();
     window.reach(header_len)?;
     let bytes = window.ahead();
@@ -340,7 +341,8 @@ impl Section {
         }
     }
 
-    /// Parses an enhanced or obsolete packet block. The two differ only in the width of the interface number.
+    /// Parses an enhanced or obsolete packet block. For this parser, the two kinds differ only in the width of the
+    /// interface number.
     ///
     /// pcap-parser's function is not used, because it would allocate a `Vec` of options per packet.
     fn read_packet(&self, block: &[u8], interface: Option<u32>) -> Result<Kind, Stop> {
@@ -356,8 +358,8 @@ impl Section {
         Ok(Kind::Packet(Packet { interface, link_type, time, original_len, data_at: PACKET_DATA_AT, data_len }))
     }
 
-    /// Parses a simple packet block. The packet's interface is always the first of the section. A simple packet
-    /// block has no timestamp. The captured length follows from the snap length.
+    /// Parses a simple packet block, which has neither an interface number nor a timestamp. The packet belongs to
+    /// the first interface of the section. The captured length follows from the snap length.
     fn read_simple_packet(&self, block: &[u8]) -> Result<Kind, Stop> {
         let Some(original_len) = self.order.u32(block, 8) else {
             return Err(damaged("a packet block shorter than its fields"));

@@ -1,7 +1,7 @@
 //! Plain or compressed files -> a sliding window of uncompressed bytes.
 //!
-//! The window forgets bytes that have been consumed. The window grows only as bytes are really read, so a record
-//! that claims a false length costs no memory.
+//! The window forgets bytes that have been consumed. It grows only by bytes that were really read, so a record that
+//! claims a false length costs no memory.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -20,7 +20,7 @@ pub(crate) struct Window<R: Read> {
 }
 
 impl<R: Read> Window<R> {
-    /// Opens an input. The magic number in the first bytes tells the compression.
+    /// Opens an input. The compression is detected from the magic number in the first bytes.
     pub fn new(input: R) -> Result<Window<R>, Error> {
         let mut raw = Raw { input, count: 0, first: [0; 4], first_len: 0, first_given: 0, failed: false };
         raw.look().map_err(|source| Error::Io { tried: READING, source })?;
@@ -29,7 +29,7 @@ impl<R: Read> Window<R> {
                 let buffered = BufReader::with_capacity(COMPRESSED_LEN, raw);
                 Stream::Gzip(Box::new(Members::new(buffered)))
             }
-            // A frame, or a skippable one, which parallel compressors put first (RFC 8878 section 3.1).
+            // A zstd frame, or a skippable frame, which parallel compressors write first (RFC 8878 section 3.1).
             [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => {
                 let buffered = BufReader::with_capacity(COMPRESSED_LEN, raw);
                 let decoder = zstd::Decoder::with_buffer(buffered).and_then(|mut decoder| {
@@ -43,7 +43,7 @@ impl<R: Read> Window<R> {
         Ok(Window { stream, bytes: vec![0; WINDOW_LEN], start: 0, end: 0, offset: 0, ended: false })
     }
 
-    /// Bytes read from the input so far, before decompression.
+    /// Number of bytes read from the input so far, before decompression.
     pub fn bytes_read(&self) -> u64 {
         self.stream.raw().count
     }
@@ -148,8 +148,8 @@ impl<R: Read> Stream<R> {
     }
 }
 
-/// All members of a gzip file, in sequence (RFC 1952 section 2.2). Zeros behind the last member are ignored, as by
-/// gzip(1), because tapes and devices pad with zeros.
+/// All members of a gzip file, in sequence (RFC 1952 section 2.2). Zeros behind the last member are ignored,
+/// because tapes and devices pad with zeros; gzip(1) does the same.
 struct Members<R> {
     /// Decoder of the current member; `None` only between two members.
     decoder: Option<GzDecoder<R>>,
@@ -202,7 +202,8 @@ impl<R: BufRead> Read for Members<R> {
     }
 }
 
-/// The raw input and the number of its bytes. The bytes that were inspected for a magic number are returned again.
+/// The raw input and the number of bytes read from it. The first bytes are read ahead for the magic number, and
+/// `read` returns them again.
 struct Raw<R> {
     input: R,
     count: u64,
@@ -245,9 +246,9 @@ impl<R: Read> Read for Raw<R> {
     }
 }
 
-/// Words that follow "cannot" in the error message of a failed input.
+/// The attempted operation in the error message of a failed input, worded to follow "cannot".
 pub(crate) const READING: &str = "read the capture";
-/// Size of the window, in bytes, unless a record is longer. This size fits a second-level cache.
+/// Initial size of the window, in bytes. A longer record enlarges the window. This size fits a second-level cache.
 const WINDOW_LEN: usize = 512 << 10;
 /// Size of the buffer for compressed bytes, in bytes.
 const COMPRESSED_LEN: usize = 128 << 10;

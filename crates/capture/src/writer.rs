@@ -22,7 +22,7 @@ use crate::reader::Record;
 /// Items of a [`Reader`](crate::Reader) are copied byte for byte, except two fields that would be wrong in a
 /// rewritten capture:
 ///
-/// - A snap length below 262,144 is raised to this value, so that wide packets fit.
+/// - A snap length from 1 to 262,143 is raised to 262,144, so that wide packets fit.
 /// - A pcapng section's length becomes "not specified".
 ///
 /// The output is complete only after [`finish`](Writer::finish). A dropped writer leaves a truncated file.
@@ -56,7 +56,7 @@ impl<W: Write> Writer<W> {
             return Err(Error::UnknownFormat { why: "the header of neither pcap nor pcapng".into() });
         };
         self.section = Section::Pcapng { order, interfaces: Vec::new() };
-        // The section's length would be wrong as soon as one packet changes its size; -1 is "not specified"
+        // The section's length would be wrong if any packet changes its size. The value -1 means "not specified"
         // (draft-ietf-opsawg-pcapng section 4.1).
         let (front, rest) = raw.split_at(SECTION_LEN_AT);
         self.put(front)?;
@@ -90,9 +90,9 @@ impl<W: Write> Writer<W> {
 
     /// Writes an unchanged packet, byte for byte.
     ///
-    /// The only exception is a simple packet block that the snap length truncated. The block's captured length
-    /// follows from the snap length. If the snap length was raised, the packet is written as an enhanced packet
-    /// block at time 0.
+    /// The only exception is a simple packet block whose packet was truncated to the snap length. Readers compute
+    /// the captured length of such a packet from the snap length. If the snap length was raised, the packet is
+    /// written as an enhanced packet block at time 0.
     pub fn copy(&mut self, record: &Record<'_>) -> Result<(), Error> {
         if self.needs_raised_snap_len(record) {
             return self.put_packet(record.interface, None, &[record.data], record.original_len, &[]);
@@ -101,7 +101,7 @@ impl<W: Write> Writer<W> {
         self.put(record.raw)
     }
 
-    /// Writes a new packet, the concatenation of `parts`. The packet gets the format, byte order and time
+    /// Writes a new packet, the concatenation of `parts`. The packet is encoded in the format, byte order and time
     /// resolution of the current section and interface.
     ///
     /// In pcap, `interface` is ignored. An unknown time is written as 0.
@@ -128,7 +128,7 @@ impl<W: Write> Writer<W> {
         self.put_packet(interface, time, parts, len as u32, options)
     }
 
-    /// Bytes written so far, before compression.
+    /// Number of bytes written so far, before compression.
     pub fn bytes_written(&self) -> u64 {
         self.bytes_written
     }
@@ -182,7 +182,7 @@ impl<W: Write> Writer<W> {
             && interfaces.first().is_some_and(|interface| raised(interface.snap_len).is_some())
     }
 
-    /// Writes `raw` and replaces the snap length at offset `at` if the value is too small.
+    /// Writes `raw`, with a larger snap length at offset `at` if `snap_len` is too small.
     fn put_raised(&mut self, order: ByteOrder, raw: &[u8], at: usize, snap_len: u32) -> Result<(), Error> {
         let Some(snap_len) = raised(snap_len) else {
             return self.put(raw);
@@ -222,8 +222,8 @@ impl<W: Write> Writer<W> {
 }
 
 impl<W: Write + Send + 'static> Writer<W> {
-    /// Starts a capture whose compression and output run in another thread. The thread's write errors are reported
-    /// with a later packet, or by `finish`.
+    /// Starts a capture whose compression and output run in another thread. Write errors of the thread are reported
+    /// when a later packet is written, or by `finish`.
     pub fn behind(output: W, compression: Compression) -> Result<Writer<W>, Error> {
         let packed = Packed::new(output, compression)?;
         let behind = Behind::start(packed).map_err(|source| Error::Io { tried: "start a thread", source })?;
@@ -245,7 +245,7 @@ enum Output<W: Write> {
 }
 
 impl<W: Write> Output<W> {
-    /// Writes the bytes of `buffer` and empties it. After a failure, `finish` also fails.
+    /// Writes the bytes of `buffer` and empties the buffer. After a failure, the output is incomplete.
     fn take(&mut self, buffer: &mut Vec<u8>) -> io::Result<()> {
         match self {
             Output::Here(packed) => {

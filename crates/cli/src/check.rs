@@ -19,7 +19,7 @@ struct Found<'a> {
     is_good: bool,
     problems: Option<&'a Problems>,
     warnings: Option<&'a Problems>,
-    /// A problem of this machine because of which the configuration cannot run; `None` if there is none.
+    /// The reason why a valid configuration cannot run on this machine; `None` if the check found none.
     surroundings: Option<&'a str>,
     /// Mismatches between the interfaces of this machine and the configuration.
     interfaces: &'a [String],
@@ -78,8 +78,8 @@ pub fn check(args: &Check) -> Status {
     }
 }
 
-/// Returns the reason why a valid configuration cannot run on this machine. `None` if none is visible without a
-/// start.
+/// Returns the reason why a valid configuration cannot run on this machine; `None` if a check without a start finds
+/// none.
 pub(crate) fn unsuited(config: &Config) -> Option<String> {
     control::may_lie_at(&config.control).err().map(|error| error.to_string())
 }

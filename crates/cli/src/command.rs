@@ -1,6 +1,7 @@
 //! Arguments -> a rewrite with files, a progress bar and interrupts.
 //!
-//! The other subcommands share its messages and exit statuses. The module `rewrite` processes the packets.
+//! The other subcommands use this module's exit statuses and functions for messages. The module `rewrite` processes
+//! the packets.
 
 use crate::args::Rewrite;
 use crate::report::{Ended, Report, grouped};
@@ -24,7 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub enum Status {
     /// The command has succeeded.
     Done = 0,
-    /// Reading or writing has failed.
+    /// The command has failed, such as by a read or write error.
     Failed = 1,
     /// The arguments are wrong.
     Usage = 2,
@@ -145,7 +146,7 @@ impl<W: Write> Sink for CaptureFile<W> {
     }
 }
 
-/// Returns the exit status after a reader's error, and the reason why the run ended.
+/// Returns the exit status after a reader's error, and the reason why the rewrite ended.
 fn damage(error: &capture::Error) -> (Status, Ended) {
     match error {
         capture::Error::Damaged { offset, packets, .. } => {
@@ -167,7 +168,8 @@ fn refuse_own_input(args: &Rewrite) -> Result<(), (Status, String)> {
     Ok(())
 }
 
-/// Returns device and inode of a regular file. Does not open the file, as opening a FIFO waits for its other end.
+/// Returns device and inode of a regular file, or of a standard stream that is one. Does not open the file, as
+/// opening a FIFO waits for its other end.
 fn identity(path: &Path, standard: BorrowedFd<'_>) -> Option<(u64, u64)> {
     let metadata =
         if is_dash(path) { File::from(standard.try_clone_to_owned().ok()?).metadata() } else { fs::metadata(path) };
@@ -195,7 +197,8 @@ fn create(path: &Path) -> Result<File, String> {
     File::create(path).map_err(|error| format!("{}: cannot create it: {error}", path.display()))
 }
 
-/// Makes a progress bar if the length of the input is known, otherwise a counter. Without a terminal, it is hidden.
+/// Makes a progress bar if the length of the input is known, otherwise a counter. Without a terminal or with
+/// `--quiet`, the bar is hidden.
 fn progress(args: &Rewrite, len: Option<u64>) -> ProgressBar {
     if args.quiet || !io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -213,7 +216,8 @@ fn progress(args: &Rewrite, len: Option<u64>) -> ProgressBar {
 pub(crate) fn watch_for_interrupt() -> Arc<AtomicBool> {
     let stopped = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&stopped);
-    // The first interrupt ends the input at that point. The second ends the process, in case a read is blocked.
+    // The first interrupt ends the input at its current position. The second ends the process, in case a read is
+    // blocked.
     let watch = move || {
         if seen.swap(true, Ordering::Relaxed) {
             std::process::exit(Status::Interrupted as i32);
@@ -237,7 +241,8 @@ fn print(args: &Rewrite, report: &Report) -> io::Result<()> {
     })
 }
 
-/// Writes the text to standard output, and returns this status. A closed pipe is no failure.
+/// Writes the text to standard output, and returns `status`, or the status of a failure. A closed pipe counts as
+/// success.
 pub(crate) fn show(text: &str, status: Status) -> Status {
     match unless_closed(io::stdout().write_all(text.as_bytes())) {
         Ok(()) => status,
@@ -245,7 +250,7 @@ pub(crate) fn show(text: &str, status: Status) -> Status {
     }
 }
 
-/// Returns the result of a write. A closed pipe is no failure.
+/// Returns the result of a write. A closed pipe counts as success.
 pub(crate) fn unless_closed(written: io::Result<()>) -> io::Result<()> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -271,12 +276,12 @@ pub fn warn(message: &str) {
 
 /// Prints a line on standard error.
 pub(crate) fn tell(message: &(impl Display + ?Sized)) {
-    // There is no stream left to report this failure.
+    // If standard error fails, there is no stream left to report the failure.
     let _ = writeln!(io::stderr(), "{message}");
 }
 
-/// Returns random bits from the system. With predictable bits, an input could be made to collide in the hash
-/// tables.
+/// Returns random bits from the system, or the process ID if there are none. With predictable bits, a crafted input
+/// could cause collisions in the hash tables.
 fn draw() -> u128 {
     let mut bits = [0; 16];
     match getrandom::fill(&mut bits) {

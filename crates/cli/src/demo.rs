@@ -1,4 +1,4 @@
-//! Settings of the demo -> a table of its three boxes, and an explanation: `wideload demo`.
+//! Settings of the demo -> a table of its three middles, and an explanation: `wideload demo`.
 //!
 //! The crate `lab` measures. This module only shows the result.
 
@@ -42,7 +42,7 @@ fn verdict(demo: &Demo) -> Status {
     if demo.intact && demo.wide { Status::Done } else { Status::Failed }
 }
 
-/// Makes a progress line for people that shows the current step.
+/// Makes a progress line that shows the current step. The line is hidden for JSON and without a terminal.
 pub(crate) fn progress(is_for_machines: bool) -> ProgressBar {
     if is_for_machines || !io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -61,7 +61,7 @@ fn print(args: &Args, demo: &Demo) -> io::Result<()> {
     unless_closed(io::stdout().write_all(text.as_bytes()))
 }
 
-/// Returns the demo's table for people, at most 78 columns wide.
+/// Returns the demo's table as text for people, at most 78 columns wide.
 pub fn table(demo: &Demo) -> String {
     let Conditions { kernel, processors, load, rounds, build } = &demo.conditions;
     let load = load.first().map_or_else(String::new, |load| format!(", load {load:.1} at the start"));
@@ -120,7 +120,8 @@ fn line(text: &mut String, row: &Row) {
     };
 }
 
-/// Returns a figure with its spread. Figures have two decimal places, large figures one.
+/// Returns a figure with its range. The numbers have one decimal place if the largest is at least 10, otherwise
+/// two.
 fn with_spread(Spread { median, least, most }: Spread) -> String {
     if most < 10.0 {
         format!("{median:.2} {least:.2}-{most:.2}")
@@ -129,7 +130,7 @@ fn with_spread(Spread { median, least, most }: Spread) -> String {
     }
 }
 
-/// Returns sentences that compare Wideload with the bridge, and the verified properties.
+/// Returns text that compares Wideload with the bridge, and states the verified properties.
 fn meaning(demo: &Demo) -> String {
     let mut text = String::from("Wideload / bridge, range over the rows (1.00 = the same)\n");
     let packets = demo.beside_bridge(|sample| Some(sample.packets_per_gigabyte()));
@@ -230,7 +231,8 @@ Where to expect no gain
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lab::demo::{Load, MiddleKind};
+    use lab::demo::{Load, MiddleKind, Sample};
+    use lab::traffic::{Pace, Transfer, WriteEnd};
 
     #[test]
     fn the_table_fits_78_columns_with_large_figures_and_with_none() {
@@ -242,6 +244,12 @@ mod tests {
             assert!(text.contains("Wideload "), "{text}");
             assert_eq!(text.contains("CPU time: unknown"), !large, "{text}");
         }
+    }
+
+    #[test]
+    fn the_table_reports_figures_and_what_is_unknown() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/reports/demo.txt");
+        testkit::golden(path, &[true, false].map(|is_known| table(&figures(is_known))).join("----\n"));
     }
 
     fn demo(large: bool) -> Demo {
@@ -264,6 +272,64 @@ mod tests {
             untold: (!large).then(|| ["the kernel threads are not visible"; 4].join("; ")),
             intact: true,
             wide: true,
+        }
+    }
+
+    /// Returns figures that are the same on every machine: a good demo with CPU time, or a bad one without it.
+    fn figures(is_known: bool) -> Demo {
+        let paced = |rate, write_len, end| Some(Pace { rate, write_len, end });
+        let (push, more) = (paced(1e9, 256 << 10, WriteEnd::Push), paced(1e8, 1_448, WriteEnd::More));
+        let loads = [(true, push), (true, more), (true, None), (false, None)];
+        let middles = [MiddleKind::Bridge, MiddleKind::Wideload, MiddleKind::AllWide];
+        let rows = loads
+            .into_iter()
+            .flat_map(|(to_wide, pace)| middles.map(|middle| row(Load { to_wide, pace }, middle, is_known)));
+        Demo {
+            conditions: Conditions {
+                kernel: "6.12.38".to_owned(),
+                processors: 4,
+                load: vec![0.5, 0.25, 1.0],
+                rounds: 3,
+                build: "1.2.3 release".to_owned(),
+            },
+            links: if is_known { Links::Usual } else { Links::Plain },
+            mtus: [9_000, 1_500],
+            rows: rows.collect(),
+            untold: (!is_known).then(|| "the kernel threads are not visible; ".repeat(3) + "run as root"),
+            intact: is_known,
+            wide: is_known,
+        }
+    }
+
+    fn row(load: Load, middle: MiddleKind, is_known: bool) -> Row {
+        let (goodput, packets, seconds) = match middle {
+            MiddleKind::Bridge => (9.0, 690_000_u64, [0.9, 0.7, 0.5]),
+            MiddleKind::Wideload => (8.0, 115_000, [0.4, 0.75, 1.1]),
+            MiddleKind::AllWide => (20.0, 112_000, [0.38, 0.4, 0.3]),
+        };
+        let spread = |median: f64| Spread { median, least: median * 0.9, most: median * 1.2 };
+        let [wide, narrow, between] = seconds.map(spread);
+        let transfer = Transfer {
+            bytes: 1_000_000_000,
+            seconds: 8.0 / goodput,
+            sender_seconds: 0.25,
+            receiver_seconds: 0.25,
+            messages_sent: 0,
+            messages: 0,
+            sha256: String::new(),
+            intact: is_known,
+        };
+        let offloaded_bytes = if is_known && middle == MiddleKind::Wideload { 600_000_000 } else { 0 };
+        let costs = Costs { wide, narrow, middle: between, sum: spread(seconds.iter().sum()) };
+        let (costs, seconds) = (is_known.then_some(costs), is_known.then_some(seconds));
+        Row {
+            load,
+            middle,
+            goodput: spread(goodput),
+            packets_per_gigabyte: spread(packets as f64),
+            mean_len: spread(8_948.0),
+            costs,
+            samples: vec![Sample { transfer, packets, bytes: 0, back_packets: 0, seconds, offloaded_bytes }],
         }
     }
 }

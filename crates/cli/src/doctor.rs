@@ -19,13 +19,13 @@ use std::io;
 /// A tried feature and its result.
 #[derive(Debug, Serialize)]
 struct Finding {
-    /// Purpose of the feature.
+    /// Name of the feature, such as `TUN device`.
     what: &'static str,
     /// Whether the feature works.
     works: bool,
     /// Whether a gateway cannot run without the feature.
     is_needed: bool,
-    /// The observation. If the feature does not work, advice is included.
+    /// The result of the test as a sentence. If the feature does not work, the sentence contains advice.
     said: String,
 }
 

@@ -194,7 +194,7 @@ fn tcp_settings(args: &TcpArgs) -> TcpSettings {
     });
     let mut lens: Vec<usize> = args.lens.iter().map(|len| *len as usize).collect();
     if lens.is_empty() {
-        // With loss, chance dominates long transfers for minutes.
+        // With loss, the results of long transfers depend on chance, even if they are repeated for minutes.
         lens = usual.lens.into_iter().filter(|len| args.loss == 0.0 || *len <= LOSSY_LEN_MAX).collect();
     }
     TcpSettings { lens, algorithms: algorithms.collect(), loss: args.loss, rounds: args.rounds, ..usual }
@@ -203,8 +203,8 @@ fn tcp_settings(args: &TcpArgs) -> TcpSettings {
 /// Runs the swarm of simulations. No privileges and no namespace are needed, as all hosts are simulated.
 fn swarm(args: &SwarmArgs, json: bool) -> io::Result<Status> {
     let progress = progress(json);
-    // A panic in a case is a violated law, which is shown with its seed. Panic messages of the shrinking runs are
-    // suppressed.
+    // A panic in a case counts as a violated law, which is shown with the seed. The panic messages themselves are
+    // suppressed, because minimising the case repeats them.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let outcome = match &args.case {
@@ -265,7 +265,7 @@ fn link(args: &LinkArgs, json: bool) -> io::Result<Status> {
     Ok(if outcome.is_valid { Status::Done } else { Status::Failed })
 }
 
-/// Returns the result of a link, as text for people.
+/// Returns the result of `wideload lab link` as text for people.
 fn directions(outcome: &Outcome) -> String {
     let mut text = format!("{:.1} s, scheduling: {}\n", outcome.time_ns as f64 / 1e9, outcome.scheduling);
     for direction in &outcome.directions {
@@ -293,7 +293,7 @@ fn directions(outcome: &Outcome) -> String {
     text
 }
 
-/// Runs the simulated networks. No privileges and no namespace are needed.
+/// Simulates the network that a file describes. No privileges and no namespace are needed.
 fn network(args: &NetworkArgs, json: bool) -> io::Result<Status> {
     let file = args.file.display();
     let text = std::fs::read_to_string(&args.file)

@@ -1,6 +1,6 @@
 //! The outcome of a rewrite -> a report, as a table or as JSON.
 //!
-//! The report accounts for every byte of the input. The module `rewrite` counts.
+//! The report accounts for every byte of the input. The module `rewrite` counts the packets and bytes.
 
 use crate::rewrite::{Outcome, Spot, Traffic};
 use engine::{Event, Ledger, Reason, Tally};
@@ -16,7 +16,7 @@ pub struct Report {
     pub output: String,
     /// Length of the longest allowed output packet, in bytes.
     pub mtu: u16,
-    /// The reason why the run ended.
+    /// The reason why the rewrite ended.
     pub ended: Ended,
     /// Position of the first packet that the input contains only in part; `None` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -25,9 +25,9 @@ pub struct Report {
     pub read: Side,
     /// Figures of the output.
     pub written: Side,
-    /// The account of the payload.
+    /// The account of the payload bytes: read, written and lost.
     pub payload: Balance,
-    /// Sequences of consecutive TCP segments; `None` if TCP was not coalesced.
+    /// Statistics of runs of TCP segments; `None` if no run was coalesced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runs: Option<Runs>,
     /// Every fate that occurred, with its number of packets.
@@ -36,7 +36,7 @@ pub struct Report {
     pub sizes: Vec<Size>,
 }
 
-/// The reason why a run ended.
+/// The reason why a rewrite ended.
 #[derive(Debug, Serialize)]
 #[serde(tag = "how", rename_all = "snake_case")]
 pub enum Ended {
@@ -53,7 +53,7 @@ pub enum Ended {
         #[serde(skip_serializing_if = "Option::is_none")]
         packets: Option<u64>,
     },
-    /// The user interrupted the run.
+    /// The user interrupted the rewrite.
     Interrupted,
 }
 
@@ -64,24 +64,24 @@ pub struct Side {
     pub packets: u64,
     /// Bytes of the frames.
     pub bytes: u64,
-    /// Bytes after the IP headers that all fragments repeat.
+    /// Payload bytes: all bytes after the part of the IP headers that every fragment repeats.
     pub payload: u64,
     /// Bytes of link headers, IP headers, generated ICMP errors and padding.
     pub headers: u64,
-    /// Bytes of frames that the engine did not process.
+    /// Bytes of frames that the engine did not process. They were forwarded unchanged.
     pub untouched: u64,
 }
 
-/// Payload bytes by their destination.
+/// Account of the payload: `read` is the sum of `written`, `retired` and `headers_saved`.
 #[derive(Debug, Serialize)]
 pub struct Balance {
-    /// Bytes read from the input.
+    /// Payload bytes of the input.
     pub read: u64,
-    /// Bytes written to the output.
+    /// Payload bytes of the output.
     pub written: u64,
-    /// Bytes in packets that were dropped or rejected.
+    /// Payload bytes of packets that were dropped or rejected.
     pub retired: u64,
-    /// Bytes of TCP headers removed by coalescing, less those added by segmentation.
+    /// Bytes of TCP headers that coalescing removed, less the bytes of TCP headers that segmentation added.
     pub headers_saved: i64,
 }
 
@@ -94,7 +94,7 @@ pub struct Runs {
     pub count: u64,
     /// Mean number of segments in a run.
     pub mean: f64,
-    /// The rules that ended runs, with the number of runs.
+    /// The rules that ended runs, each with its number of runs.
     pub ended_by: Vec<RunEnd>,
 }
 
@@ -103,7 +103,7 @@ pub struct Runs {
 pub struct RunEnd {
     /// Name of the rule's counter.
     pub name: &'static str,
-    /// Its name in version 0.1, if it was another one.
+    /// The counter's name in version 0.1; `None` if the name has not changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub former_name: Option<&'static str>,
     /// Number of runs.
@@ -117,10 +117,10 @@ pub struct Fate {
     pub kind: Kind,
     /// Name of the counter.
     pub name: &'static str,
-    /// Its name in version 0.1, if it was another one.
+    /// The counter's name in version 0.1; `None` if the name has not changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub former_name: Option<&'static str>,
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
     /// Payload bytes; for frames that passed unchanged, bytes of the complete frames.
     pub bytes: u64,
@@ -293,7 +293,7 @@ impl Report {
     }
 }
 
-/// Returns a bar whose length is in proportion to the largest number.
+/// Returns a bar for `count` and the number itself. The bar for the largest number, `most`, has the full length.
 fn bar(count: u64, most: u64) -> String {
     if count == 0 {
         return String::new();
@@ -307,7 +307,7 @@ fn bar(count: u64, most: u64) -> String {
     bar
 }
 
-/// Returns a number in groups of three digits.
+/// Returns a number with commas as thousands separators.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() * 4 / 3);

@@ -1,9 +1,9 @@
 //! A capture -> the same traffic with other packet sizes.
 //!
 //! Packets are processed in the order of the file, with limited memory. The engine's clock follows the capture's
-//! clock. Before a packet is pushed, overdue entries are evicted at their own deadlines. The engine's clock never
-//! goes back and never jumps. If the capture's clock does, an offset between both clocks compensates. Output
-//! packets have times of the capture's clock.
+//! clock. Before a packet is pushed, overdue entries time out at their own deadlines. The engine's clock never goes
+//! back and never jumps. If the capture's clock goes back or jumps, an offset between both clocks compensates.
+//! Output packets have times of the capture's clock.
 
 use capture::{Item, Reader, Record};
 use core::net::IpAddr;
@@ -28,9 +28,9 @@ pub struct Settings {
     pub stages: Stages,
     /// Destinations whose fragments are reassembled or merged; empty for all destinations.
     pub fragment_policy_for: Vec<Prefix>,
-    /// Flows whose segments are never coalesced.
+    /// Flows whose segments are never held and never coalesced.
     pub exempt: Vec<Exempt>,
-    /// Time for which segments are held.
+    /// Maximum wait of a segment for the next segment of its flow.
     pub hold: Holding,
     /// Division of the payload among fragments.
     pub split: Split,
@@ -40,7 +40,7 @@ pub struct Settings {
     pub lifetime: Duration,
     /// Seed of all random choices that are visible in the output.
     pub seed: Secret,
-    /// Key of the hash tables. It does not affect the output.
+    /// Key of the hash tables. The key does not affect the output.
     pub table_key: Secret,
 }
 
@@ -76,13 +76,14 @@ pub trait Sink {
     /// Error of writing to the destination.
     type Error;
 
-    /// Writes a part of the file that is no packet unchanged.
+    /// Writes an item without a packet, such as the description of an interface. Its bytes do not change.
     fn structure(&mut self, item: &Item<'_>) -> Result<(), Self::Error>;
 
     /// Writes a packet unchanged.
     fn copy(&mut self, record: &Record<'_>) -> Result<(), Self::Error>;
 
-    /// Writes an unchanged packet at a later time, with the options of its record.
+    /// Writes a packet that was held and not changed. The packet gets a later time, and keeps the options of its
+    /// record.
     fn delayed(&mut self, interface: u32, time: Time, packet: &Packet, options: &[u8]) -> Result<(), Self::Error>;
 
     /// Writes a packet that the engine made, with its time and its ingress interface (by number in the section).
@@ -145,18 +146,20 @@ struct Rewriter {
     input: Traffic,
     output: Traffic,
     snap_cut: Option<Spot>,
-    /// Options of records whose packets are held, by record number. The oldest are dropped first.
+    /// Options of records whose packets are held, by record number. If the options exceed their memory limit, the
+    /// oldest are dropped.
     options: VecDeque<(u64, Box<[u8]>)>,
     options_len: usize,
 }
 
-/// The engine's clock, and its offset from the capture's clock.
+/// The engine's clock, and the clock's offset from the capture's clock.
 #[derive(Debug, Default)]
 struct Clock {
     now: Time,
     /// The engine's time minus the capture's time, in nanoseconds.
     shift: i128,
-    /// The first capture time since which all times were before the engine's; `None` if the last one was not.
+    /// Start of the current sequence of capture times that are before the engine's time; `None` if the last capture
+    /// time was not before it.
     behind_since: Option<Time>,
 }
 
@@ -227,7 +230,8 @@ impl Rewriter {
 
     fn structure<S: Sink>(&mut self, item: &Item<'_>, sink: &mut S) -> Result<(), S::Error> {
         match item {
-            // Interfaces of one section mean nothing in the next, so held packets leave first.
+            // Interface numbers are valid in one section only, so held packets are released before the next
+            // section.
             Item::Header(_) => {
                 self.release(sink)?;
                 self.interfaces_before += self.interfaces_here;
@@ -283,7 +287,7 @@ impl Rewriter {
         }
     }
 
-    /// Drops the stored options of a packet that was written unchanged.
+    /// Drops the stored options of a packet that was just written together with its record.
     fn forget_options(&mut self, number: u64) {
         if let Some((_, options)) = self.options.pop_back_if(|(last, _)| *last == number) {
             self.options_len -= options.len() + OPTIONS_CHARGE;
@@ -311,7 +315,7 @@ impl Rewriter {
         }
     }
 
-    /// Advances the clock. Each overdue entry is evicted at its own deadline.
+    /// Advances the clock to this capture time. Each overdue entry times out at its own deadline.
     fn advance<S: Sink>(&mut self, time: Time, sink: &mut S) -> Result<(), S::Error> {
         let until = self.clock.reading(time);
         while let Some(deadline) = self.gateway.next_deadline().filter(|deadline| *deadline <= until) {
@@ -344,8 +348,8 @@ impl Rewriter {
                 }
                 _ => {
                     let interface = packet.ingress().0 - self.interfaces_before;
-                    // Output caused by a packet has that packet's time; output caused by a deadline has the
-                    // clock's.
+                    // Output caused by a packet has that packet's time. Output caused by a deadline has the time of
+                    // the clock.
                     let time = current.and_then(|record| record.time).unwrap_or_else(|| self.clock.stamp());
                     if packet.is_as_received() {
                         self.output.count(packet.frame().len(), packet.len());
@@ -409,8 +413,8 @@ impl Clock {
     }
 
     /// Moves the clock to a time of the capture. Earlier times do not move the clock, because merged captures
-    /// contain some. If all times stay earlier, the capture's clock went back, and the offset changes. The offset
-    /// also changes at a jump beyond every time-out.
+    /// contain times out of order. If all times stay earlier for [`LASTING`], the capture's clock went back, and
+    /// the offset changes. The offset also changes at a jump beyond every time-out.
     fn set(&mut self, time: Time) {
         let reading = self.reading(time);
         if reading >= self.now {
@@ -425,7 +429,7 @@ impl Clock {
         }
     }
 
-    /// Returns the capture's time.
+    /// Returns the current time on the capture's clock.
     fn stamp(&self) -> Time {
         let nanos = i128::from(self.now.nanos()) - self.shift;
         Time::from_nanos(nanos.clamp(0, i128::from(u64::MAX)) as u64)
@@ -454,13 +458,14 @@ impl Traffic {
 const POOL_EXTRA: usize = 16 << 20;
 /// Memory counted for a record's options in addition to their own length, in bytes.
 const OPTIONS_CHARGE: usize = 64;
-/// Memory limit of stored options, in bytes. Packets held within the default time-outs have less.
+/// Memory limit of stored options, in bytes. The options of packets that are held within the default time-outs need
+/// less.
 const OPTIONS_LEN_MAX: usize = 16 << 20;
-/// A jump of the capture's clock. It exceeds all time-outs that can be configured, so no older packet is still
-/// held.
+/// Longest step of the engine's clock; a longer step of the capture's clock is a jump. This step exceeds all
+/// time-outs that can be configured, so no packet from before the jump is still held.
 const LEAP: Duration = Duration::from_secs(7_200);
-/// Time after which the capture's clock counts as set back. In merged captures, one source's times stay behind
-/// another's for less.
+/// Time after which the capture's clock counts as set back. In merged captures, the times of one source stay behind
+/// those of another for a shorter time.
 const LASTING: Duration = Duration::from_millis(200);
 /// The only direction of the gateway.
 const ONLY: usize = 0;

@@ -1,7 +1,7 @@
 //! Statistics of a running gateway -> a live view of both directions: on a terminal, as a table or as JSON.
 //!
-//! Rates are the differences between two successive statistics. The mean payload is the most important value: the
-//! bytes after a packet's IP header, before and after its size was changed.
+//! Rates are calculated from two successive statistics. The most important value is the mean payload of a packet:
+//! the bytes after the IP header, before and after the gateway changed packet sizes.
 
 use crate::args::Top;
 use crate::command::{Status, failed, unless_closed};
@@ -43,7 +43,7 @@ pub struct View {
     pub processors: f64,
     /// The direction to the wide side, then the direction to the narrow side.
     pub directions: [DirectionView; 2],
-    /// Losses since the gateway started, and faults of the program.
+    /// Losses since the gateway started, ports that are down, and unexplained gaps.
     pub losses: Vec<Loss>,
 }
 
@@ -56,9 +56,9 @@ pub struct DirectionView {
     pub from: String,
     /// Address of the egress port.
     pub to: String,
-    /// Received packets, offloaded flows included.
+    /// Rates of received packets, offloaded flows included.
     pub came: Flow,
-    /// Forwarded packets, offloaded flows included.
+    /// Rates of forwarded packets, offloaded flows included.
     pub went: Flow,
     /// Share of received packets that are longer than 8,000 bytes, from 0 to 1; `None` if no packet was received.
     pub wide_share: Option<f64>,
@@ -75,7 +75,7 @@ pub struct DirectionView {
 pub struct Flow {
     /// Packets per second, counted as on the wire.
     pub packets: f64,
-    /// Bits per second of complete frames, as the port counts them.
+    /// Bits per second of complete frames. Of offloaded flows, only the TCP payload is included.
     pub bits: f64,
     /// Mean number of bytes after the IP header; `None` if there was no packet.
     pub payload_len: Option<f64>,
@@ -88,12 +88,12 @@ pub struct Loss {
     pub at: String,
     /// Name of the counter.
     pub name: String,
-    /// Its name in version 0.1, if it was another one.
+    /// The counter's name in version 0.1; `None` if the name has not changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub former_name: Option<&'static str>,
     /// Packets per second.
     pub rate: f64,
-    /// Lost packets since the gateway started.
+    /// Lost packets since the gateway started; for `unexplained`, the gap, which may be negative.
     pub total: i64,
 }
 
@@ -105,7 +105,7 @@ pub fn top(args: &Top) -> Status {
     }
 }
 
-/// Shows the gateway's view one time, or until the user quits.
+/// Shows the gateway's activity once, or until the user quits.
 fn run(args: &Top) -> io::Result<()> {
     let path = find(args.gateway.as_deref())?;
     let mut client = Client::connect(&path)?;
@@ -153,7 +153,7 @@ fn look(terminal: &mut DefaultTerminal, path: &Path, client: &mut Client, mut be
     }
 }
 
-/// Returns the gateway's statistics. If its process has ended, as in a restart, waits for the successor.
+/// Returns the gateway's statistics. If the gateway's process has ended, as in a restart, waits for the successor.
 ///
 /// # Errors
 /// No gateway has answered at this path for five seconds.
@@ -171,7 +171,7 @@ pub fn status(path: &Path, client: &mut Client) -> io::Result<Stats> {
     outcome
 }
 
-/// Draws a view, and a hint how to quit.
+/// Draws a view and the hint that `q` quits.
 fn screen(view: &View, frame: &mut Frame<'_>) {
     view.draw(frame);
     let [_, bottom] = Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).areas(frame.area());
@@ -211,7 +211,8 @@ impl View {
         }
     }
 
-    /// The same, in which each renamed event is followed by a copy with its name in version 0.1.
+    /// Returns this view with copies of renamed events. After each renamed event follows a copy with its name in
+    /// version 0.1.
     pub fn with_former_names(mut self) -> View {
         let former = |name: &str| Counter::ALL.iter().find(|it| it.name() == name)?.former_name();
         for direction in &mut self.directions {
@@ -226,7 +227,7 @@ impl View {
         self
     }
 
-    /// The view as text of this width, in characters.
+    /// Returns the view as text. `width` is the width of a line in characters.
     pub fn table(&self, width: u16) -> String {
         let mut terminal = match Terminal::new(TestBackend::new(width, self.height())) {
             Ok(terminal) => terminal,
@@ -271,7 +272,7 @@ impl View {
         let workers = if self.worker_count == 1 { "worker" } else { "workers" };
         let View { name, role, version, process, worker_count, .. } = self;
         let up = stretch(self.seconds);
-        // The longest that fits.
+        // The longest of these texts that fits is shown.
         let told = [
             format!("  {role} {version}, process {process}, {worker_count} {workers}, up {up}"),
             format!("  process {process}, up {up}"),
@@ -410,7 +411,8 @@ impl Pace {
         from: [&EndpointFigures; 2],
         to: [&EndpointFigures; 2],
     ) -> DirectionView {
-        // The kernel forwards offloaded flows by itself. They are added; ports count only their payload bytes.
+        // Offloaded flows are added, because the kernel forwards them by itself. Of their bytes, ports only count
+        // the TCP payload.
         let offloaded = from.map(|end| end.came(PortIn::OffloadBytes));
         let with_offloaded = |[before, after]: [u64; 2]| [before + offloaded[0], after + offloaded[1]];
         let came_bytes = with_offloaded(from.map(|end| end.came(PortIn::Bytes)));
@@ -522,7 +524,7 @@ fn letters(buffer: &Buffer) -> String {
     text
 }
 
-/// Returns a number with three digits and a prefix of the unit, such as `12.3 k`.
+/// Returns a number with three digits and a unit prefix, such as `12.3 k`.
 fn short(number: f64) -> String {
     let steps = [(1e9, "G"), (1e6, "M"), (1e3, "k")];
     match steps.into_iter().find(|(step, _)| number >= *step * 0.9995) {
@@ -535,7 +537,7 @@ fn short(number: f64) -> String {
     }
 }
 
-/// Returns a number that may be negative with three digits and a prefix, without a trailing space.
+/// Returns a positive or negative number with three digits and a unit prefix, without a trailing space.
 fn brief(number: i64) -> String {
     let sign = if number < 0 { "-" } else { "" };
     format!("{sign}{}", short(number.unsigned_abs() as f64).trim_end())

@@ -1,7 +1,7 @@
 //! A final stop of a border that had raised the MSS of connections -> connections that continue over the kernel's
 //! bridge.
 //!
-//! It needs root, and changes only namespaces that it creates.
+//! The test needs root, and changes only namespaces that it creates.
 
 use lab::net::Offloading;
 use lab::three_hosts::{NARROW, ThreeHosts, WIDE, v4, v6};
@@ -45,7 +45,7 @@ fn connections_with_a_raised_mss_continue_over_a_bridge_after_a_final_stop() {
         let more = busy.came() - before;
         println!("version {version}, {offloading:?}, busy: {} MB", more >> 20);
         assert!(more > 1 << 20, "{more} bytes came");
-        // It costs the host ten minutes for that destination, unless its cache entry is removed.
+        // The host uses the smaller path MTU for ten minutes, unless the entry of its route cache is removed.
         assert!(net.path_of_wide(version).contains("mtu 1500"), "{}", net.path_of_wide(version));
         let flushed = net.ip(&[&format!("-{version}"), "route", "flush", "cache"]);
         println!("version {version}: flushed: {flushed:?}; then: {}", net.path_of_wide(version));
@@ -75,7 +75,7 @@ fn only_a_final_stop_notifies_hosts() {
     assert!(busy.came() - before > 1 << 20);
 }
 
-// The guide's case of an end without notice: connections hang until hosts are told by hand.
+// The guide's case of an end without notice: connections hang until an administrator changes the hosts' path MTU.
 #[test]
 fn connections_of_a_killed_border_hang_until_hosts_are_notified() {
     let net = Net::new(Offloading::Off);
@@ -194,7 +194,7 @@ impl Gateway {
         self.1.lock().expect("nobody panics").clone()
     }
 
-    /// Kills both of its processes.
+    /// Kills both processes of the gateway.
     fn kill(mut self) {
         let keeper = self.0.id();
         let children = fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children")).expect("it lives");

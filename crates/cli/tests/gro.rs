@@ -1,6 +1,6 @@
 //! A border that ends in any way -> interfaces with their original features.
 //!
-//! It needs root, and changes only namespaces that it creates, and their records in /run/wideload.
+//! The test needs root. It changes only namespaces that it creates, and their records in /run/wideload.
 
 use lab::net::Offloading;
 use lab::three_hosts::ThreeHosts;
@@ -103,11 +103,11 @@ fn undo_and_the_next_border_restore_gro_after_a_kill() {
     let said = String::from_utf8_lossy(&undone.stdout);
     assert!(undone.status.success() && said.matches("GRO is off again").count() == 2, "{undone:?}");
     assert_eq!((net.features(), net.records()), (before.clone(), 0));
-    // Another gateway knows that it was off.
+    // The next gateway knows that GRO was off.
     net.run().kill();
     net.run().end(Signal::TERM);
     assert_eq!((net.features(), net.records()), (before.clone(), 0));
-    // So does one that leaves GRO unchanged.
+    // So does a gateway that leaves GRO unchanged.
     net.run().kill();
     net.write("", "offloads = \"as-is\"");
     let gateway = net.run();
@@ -251,7 +251,7 @@ impl Gateway {
         assert!(self.0.wait().expect("it is ours").success());
     }
 
-    /// Kills it without notice; its worker process ends by itself.
+    /// Kills the supervisor without notice. The worker process ends by itself.
     fn kill(mut self) {
         let keeper = self.0.id();
         let children = fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children")).expect("it lives");

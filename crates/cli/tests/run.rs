@@ -1,7 +1,7 @@
 //! A live gateway under its supervisor, between two hosts with ordinary sockets: killed, hung, reloaded, restarted,
 //! ended.
 //!
-//! It needs root, and changes only namespaces that it creates.
+//! The tests need root, and change only namespaces that they create.
 
 use gateway::stats::Gap;
 use lab::net::{HostLink, Offloading, cable};
@@ -105,7 +105,7 @@ fn fail_open_passes_packets_while_a_worker_process_hangs() {
         assert!(told.reordered > 0, "{told:?}");
         // Packets in the process are lost with it. At the edges a packet may pass twice or not at all.
         assert!(told.sent.abs_diff(told.came) <= 64 + 8, "{told:?}");
-        // The supervisor of the next program watches it again.
+        // The next program attaches the fail-open programs again.
         gateway.tell(Signal::USR2);
         gateway.wait_for(|words| words.iter().filter(|word| word.ends_with(": restarted")).count() > round);
         assert!(
@@ -676,7 +676,8 @@ fn a_removed_helper_is_recreated_for_an_unprivileged_worker_process() {
     let device = |direction: Direction| direction.device(wide.pair.names()[0]);
     for direction in [Direction::Egress, Direction::Ingress, Direction::Egress] {
         let device = device(direction);
-        // The previous round may have removed it while it was still being created: then it is created once more.
+        // The previous round may have removed the device while it was being created. Then the gateway creates it
+        // once more.
         until(&format!("{device} is not there"), &|| host.tell(|netlink| netlink.remove(&device)).is_ok());
         let took = wide.carries(4, Duration::from_secs(5));
         println!("{device}: long messages both ways after {took:.0?}");
@@ -739,7 +740,7 @@ fn a_wide_interface_survives_a_kill_and_a_restart_and_cleans_up() {
     let undone = host.space().enter(|| Command::new(PROGRAM).arg("undo").output()).expect("it runs");
     assert!(undone.status.success());
     assert_eq!(state(), before, "{}", String::from_utf8_lossy(&undone.stdout));
-    // A successor replaces the rest, and leaves nothing at its end.
+    // A later gateway replaces the remaining rule and routes, and leaves nothing at its end.
     let gateway = wide.run();
     assert_eq!(wide.route_mtu(6), Some(65_520));
     assert!(gateway.end().success());
@@ -1124,12 +1125,12 @@ impl Net {
         fs::write(&self.config, text).expect("the file can be written");
     }
 
-    /// Removes the gateway's end of a cable with it, and creates the cable again with the same names and addresses.
+    /// Removes the cable between a host and the gateway, and creates it again with the same names and addresses.
     fn make_anew(&self, is_wide: bool) {
         self.make_anew_after(is_wide, || thread::sleep(Duration::from_millis(300)));
     }
 
-    /// The same, with an action in between.
+    /// Does the same as [`Net::make_anew`], with an action between removal and creation.
     fn make_anew_after(&self, is_wide: bool, meanwhile: impl FnOnce()) {
         let [wide, to_wide, to_narrow, narrow] = self.three_hosts.names();
         let (host, name, own, number, mtu) = if is_wide {
@@ -1137,7 +1138,8 @@ impl Net {
         } else {
             (&self.three_hosts.narrow, narrow, to_narrow, NARROW, 1_500)
         };
-        // As with a network card that was removed and inserted again: other hosts remember its MAC address.
+        // As with a NIC that was removed and inserted again, the MAC address stays the same: other hosts remember
+        // it.
         let mac = host.tell(|netlink| Ok(netlink.interface(name)?.mac)).expect("it is there").expect("it has one");
         self.three_hosts.middle.tell(|netlink| netlink.remove(own)).expect("it is there");
         let addresses = [Prefix::new(v4(number), 24), Prefix::new(v6(number), 64)];
@@ -1159,7 +1161,7 @@ impl Net {
         host.space().set_sysctl(&format!("ipv4/neigh/{name}/retrans_time_ms"), "100").expect("it is a setting");
     }
 
-    /// Bytes of a transfer to the wide host that the kernel passed on by itself.
+    /// Number of bytes of a transfer to the wide host that the kernel forwarded by itself.
     fn offloaded_by_a_transfer(&self) -> usize {
         let lent = || {
             let mut client = daemon::control::Client::connect(&self.control).expect("it listens");
@@ -1345,7 +1347,7 @@ impl Drop for Gateway {
 }
 
 impl Stream {
-    /// Ends it and returns its results.
+    /// Ends the stream and returns the results.
     fn stop(self) -> Told {
         self.stop.store(true, Ordering::Relaxed);
         let sent = self.sender.join().expect("it says what is wrong");
@@ -1394,7 +1396,7 @@ fn is_alive(pid: i32) -> bool {
 const PROGRAM: &str = env!("CARGO_BIN_EXE_wideload");
 /// Interval between two datagrams.
 const STEP: Duration = Duration::from_micros(500);
-/// The same at 50,000 datagrams per second.
+/// Interval at 50,000 datagrams per second.
 const BRISK: Duration = Duration::from_micros(20);
 const TIMEOUT: Duration = Duration::from_secs(8);
 /// Bytes of a transfer whose flow may be offloaded.

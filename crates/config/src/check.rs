@@ -1,7 +1,7 @@
 //! The values of all keys -> contradictions between them, as errors and warnings.
 //!
-//! A combination of keys can be wrong although each key is valid by itself. The module `read` checks single keys.
-//! Each error and each warning names a key, its line and a fix.
+//! A combination of keys can be wrong although each key is valid by itself. Each error and each warning states a
+//! key, the key's line and a fix. The module `read` checks single keys.
 
 use crate::problem::Notes;
 use crate::read::{Said, SideSaid, Which};
@@ -214,7 +214,7 @@ fn check_joining(side: &SideSaid<'_>, role: Role, notes: &mut Notes) {
     }
 }
 
-/// Warns about keys that have no effect because this side does not run their stage.
+/// Warns about keys that have no effect, because the stage that they configure is off on this side.
 fn check_idle(side: &SideSaid<'_>, role: Role, notes: &mut Notes) {
     let name = |key| side.table.name_of(key);
     if side.coalesce(role) == Some(None) {
@@ -280,7 +280,8 @@ const TAP_MTU_MAX: u16 = 65_521;
 const IPV6_MTU_MIN: u16 = 1_280;
 /// The IPv4 datagram size that every host must accept, in bytes (RFC 791 section 3.1).
 const SAFE_LEN_MIN: u16 = 576;
-/// Longest hold time that does not affect TCP's congestion control.
+/// Maximum hold time that does not affect TCP's congestion control.
 const HOLD_UNFELT: Duration = Duration::from_millis(20);
-/// Longest time-out for merging fragments. No fast pair of hosts reuses an IPv4 ID within this time (X2).
+/// Maximum time-out for merging fragments. Even a fast pair of hosts does not reuse an IPv4 ID within this time
+/// (X2).
 const GRACEFUL_TIMEOUT_MAX: Duration = Duration::from_millis(500);

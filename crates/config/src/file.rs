@@ -24,10 +24,11 @@ impl Config {
         Config::parse(&Config::text(path)?, &path.to_string_lossy())
     }
 
-    /// Reads the text of a configuration file.
+    /// Reads the text of a configuration file, up to one byte more than the size limit. [`parse`](Config::parse)
+    /// rejects a longer text.
     ///
     /// # Errors
-    /// The file cannot be read, exceeds the size limit, or is not UTF-8.
+    /// The file cannot be read, or is not UTF-8.
     pub fn text(path: &Path) -> Result<String, Problems> {
         let file = path.to_string_lossy();
         let unread = |error| Problems::unread(&file, format!("cannot read: {error}"), "give a readable file");
@@ -46,7 +47,8 @@ impl Config {
         }
     }
 
-    /// Reads a configuration from its text. `file` is the file's name, for messages.
+    /// Reads a configuration from its text. `file` is the path of the file. Messages contain the path, and the
+    /// configuration gets the file's name.
     ///
     /// # Errors
     /// All mistakes in the text.
@@ -74,7 +76,7 @@ impl Config {
     }
 }
 
-/// Returns a file's name without its directory and extension.
+/// Returns a file's name without directory and extension; `wideload` if there is no name.
 fn name_of(file: &str) -> String {
     let stem = Path::new(file).file_stem().map(|stem| stem.to_string_lossy().into_owned());
     stem.unwrap_or_else(|| "wideload".to_owned())

@@ -1,7 +1,7 @@
-//! A TOML file -> a configuration of the live gateway, or all of its mistakes.
+//! A TOML file -> the configuration of a gateway, or all mistakes in the file.
 //!
-//! The settings of a side apply to the packets that are sent by this side. Settings that a file omits get the
-//! role's defaults:
+//! The settings of a side apply to the packets that the gateway sends by this side. Settings that a file omits get
+//! the defaults of the role. In these defaults, the following stages are on:
 //!
 //! | | toward the wide side | toward the narrow side |
 //! |---|---|---|
@@ -9,8 +9,8 @@
 //! | border | coalesce, segment, fragment; MSS in both directions | segment, fragment |
 //! | router | nothing: its kernel fragments and rejects | nothing |
 //!
-//! All mistakes are found in one pass. Each has its line, its key and its fix. Lines after a TOML syntax error may
-//! be misread, so only the lines before the error are checked.
+//! All mistakes are found in one pass. Each message states the line, the key and a fix. Lines after a TOML syntax
+//! error may be misread, so only the lines before the error are checked.
 #![forbid(unsafe_code)]
 
 mod check;

@@ -1,20 +1,19 @@
 //! The mistakes in a configuration -> a line of output for each.
 //!
-//! All parts of the crate record mistakes in the same way, so that a user sees the complete list in the order of
-//! the lines.
+//! All parts of the crate record mistakes in one list, so that a user sees all mistakes in the order of the lines.
 
 use core::fmt;
 use serde::Serialize;
 
-/// One mistake in a configuration, or one setting that is valid but probably not meant.
+/// One mistake in a configuration, or one setting that is valid but probably not intended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// The file's name, as the caller gave it.
     pub file: String,
-    /// The mistake's place in the file; `None` if the file could not be read.
+    /// The place of the mistake in the file; `None` if the file could not be read or is too long.
     #[serde(flatten)]
     pub place: Option<Place>,
-    /// The key with its tables in front, such as `wide.mtu`; empty if no key is concerned.
+    /// The key with its tables in front, such as `wide.mtu`; empty if the mistake is not in a key or value.
     pub key: String,
     /// Description of the mistake.
     pub what: String,
@@ -50,7 +49,8 @@ pub(crate) struct Notes {
     smells: Vec<Note>,
     /// Offset of the first line with a TOML syntax error, in bytes. Later lines may have been misread.
     garbled_at: Option<usize>,
-    /// Names of tables that occur twice, or also as a value. Their content may have been misread.
+    /// Names of tables that occur twice, or that also occur as a key with a value. Their content may have been
+    /// misread.
     doubted: Vec<String>,
     /// Known keys that are present under a misspelt name.
     meant: Vec<String>,
@@ -63,7 +63,7 @@ struct Note {
     wrong: Wrong,
 }
 
-/// The offset of each line of a text.
+/// A text and the offset of each of its lines, in bytes.
 struct Lines<'a> {
     text: &'a str,
     starts: Vec<usize>,
@@ -105,7 +105,7 @@ impl Notes {
         self.wrong.push(Note { at, key, wrong });
     }
 
-    /// Adds the error that a table occurs twice, or also as a value.
+    /// Adds the error that a table occurs twice, or that its name also occurs as a key with a value.
     pub fn twice(&mut self, at: usize, key: String, wrong: Wrong) {
         self.wrong(at, key.as_str(), wrong);
         self.doubted.push(key);
@@ -116,7 +116,7 @@ impl Notes {
         self.meant.push(key);
     }
 
-    /// Adds a mistake at one place of the file.
+    /// Adds a mistake at offset `at` of the file, in bytes. Does nothing if this place may have been misread.
     pub fn wrong(&mut self, at: usize, key: impl Into<String>, wrong: Wrong) {
         let key = key.into();
         if self.garbled_at.is_none_or(|garbled_at| at < garbled_at) && !self.doubted.contains(&key) {
@@ -124,8 +124,8 @@ impl Notes {
         }
     }
 
-    /// Adds the error of a missing key. Does nothing if a part of the file was misread, or if the key is present
-    /// under a misspelt name.
+    /// Adds the error of a missing key. Does nothing if a part of the file may have been misread, or if the key is
+    /// present under a misspelt name.
     pub fn missing(&mut self, at: usize, key: String, what: impl Into<String>, mend: impl Into<String>) {
         let is_in = |table: &String| {
             key.strip_prefix(table.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -135,14 +135,14 @@ impl Notes {
         }
     }
 
-    /// Adds an error about a combination of keys. Does nothing if a part of the file was misread.
+    /// Adds an error about a combination of keys. Does nothing if a part of the file may have been misread.
     pub fn error(&mut self, at: usize, key: impl Into<String>, what: impl Into<String>, mend: impl Into<String>) {
         if self.garbled_at.is_none() {
             self.wrong(at, key, Wrong::new(what, mend));
         }
     }
 
-    /// Adds a warning about a setting that is valid but probably not meant.
+    /// Adds a warning about a setting that is valid but probably not intended.
     pub fn warning(&mut self, at: usize, key: impl Into<String>, what: impl Into<String>, mend: impl Into<String>) {
         self.smells.push(Note { at, key: key.into(), wrong: Wrong::new(what, mend) });
     }

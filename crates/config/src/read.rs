@@ -93,7 +93,7 @@ pub(crate) enum Offloads {
     None,
     /// The offloads that are on at the interface.
     AsIs,
-    /// The offloads that are on at the interface, and GRO, which is switched on at a border.
+    /// The offloads that are on at the interface. At a border, GRO is also switched on.
     All,
 }
 
@@ -156,7 +156,8 @@ impl<'a> Said<'a> {
         }
     }
 
-    /// Builds the configuration; `None` if a key has an error. Such errors are already in `notes`.
+    /// Builds the configuration; `None` if a key has an error, which is then in `notes`. `name` is the
+    /// configuration's name.
     pub fn settle(&self, name: &str, notes: &mut Notes) -> Option<Config> {
         let control = self.control(name, notes);
         let role = self.role.here()?.value;
@@ -259,7 +260,7 @@ impl<'a> SideSaid<'a> {
         }
     }
 
-    /// Returns the side's fragment policy; `None` if a key of the policy has an error.
+    /// Returns the side's fragment policy; `None` if one of the two keys for the policy has an error.
     pub fn fragment_policy(&self, role: Role) -> Option<FragmentPolicy> {
         match (self.reassemble.or(self.usual(role).reassemble)?, self.fragment_policy.or(FragmentPolicy::Off)?) {
             (Toggle::On, FragmentPolicy::Off) => Some(FragmentPolicy::Reassemble),
@@ -272,7 +273,8 @@ impl<'a> SideSaid<'a> {
         self.coalesce.or(self.usual(role).coalesce)
     }
 
-    /// Whether this policy applies to fragments to any destination. A key with an error counts as another policy.
+    /// Whether this policy applies to the fragments for at least one destination. A key with an error counts as
+    /// another policy.
     pub fn uses_policy(&self, policy: FragmentPolicy, role: Role) -> bool {
         let for_some = self
             .fragment_policy_for
@@ -286,7 +288,8 @@ impl<'a> SideSaid<'a> {
         self.usual(role).reassemble == Toggle::On
     }
 
-    /// Builds the side's configuration. A side without a port gets the egress port of the narrow side's interface.
+    /// Builds the side's configuration; `None` if a key has an error. A wide side without a port gets the egress
+    /// port of the narrow side's interface.
     fn settle(&self, role: Role, narrow: Option<&SideConfig>) -> Option<SideConfig> {
         let port = match (&self.port, narrow) {
             (Given::Not, Some(narrow)) => {
@@ -328,7 +331,7 @@ impl<'a> SideSaid<'a> {
         let is_guest =
             role == Role::WideInterface && self.port.here().is_some_and(|port| port.value.kind == value::Kind::Tap);
         Usual {
-            // Where the host's own kernel receives the packets, its GRO coalesces TCP.
+            // Without a TAP device, the host's own kernel receives the packets, and the kernel's GRO coalesces TCP.
             coalesce: usual.coalesce.or((toward == Toward::Wide && is_guest).then_some(Mode::Resize)),
             reassemble: if usual.has(SideStage::Reassemble) { Toggle::On } else { Toggle::Off },
             segment: usual.segment,

@@ -27,12 +27,12 @@ const VALUES: [(&str, &str, &str); 5] = [
     ("bypass", "lease", "flow-offload"),
 ];
 
-/// Returns today's name of a pipeline stage.
+/// Returns today's name of a stage. Other names are returned unchanged.
 pub(crate) fn stage(name: &str) -> &str {
     VALUES.iter().find(|(key, old, _)| *key == "bypass" && *old == name).map_or(name, |(_, _, new)| *new)
 }
 
-/// Replaces old keys and values by today's names in a complete file.
+/// Replaces old keys and values by today's names in all tables of a file.
 pub(crate) fn apply(root: &mut DeTable<'_>, notes: &mut Notes) {
     rename(root, "", notes);
     for side in ["wide", "narrow"] {

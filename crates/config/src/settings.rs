@@ -1,6 +1,6 @@
-//! The values of a file -> the configuration as types, with their names in a file.
+//! The types of a configuration's values, and the names of these values in a file.
 //!
-//! The daemon and the engine work with these types. The module `read` fills them from a file.
+//! The daemon sets up a gateway from these types. The module `read` builds them from a file.
 
 use crate::problem::Problems;
 use crate::renamed;
@@ -10,25 +10,25 @@ use engine::{Exempt, FragmentPolicy, GatewayRole, Holding, Mode, Prefix, Prefixe
 use packet::Split;
 use std::path::PathBuf;
 
-/// The configuration of a live gateway.
+/// The configuration of a gateway.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The gateway's role.
     pub role: Role,
-    /// The configuration's name, which is the file's name without its extension.
+    /// The name of the configuration: the file's name without the extension.
     pub name: String,
     /// The number of worker threads.
     pub workers: usize,
     /// The source addresses of ICMP errors: IPv4, then IPv6. `None` stands for the interface's own address.
     pub icmp_source: [Option<IpAddr>; 2],
-    /// The own addresses of the wide side's interface, then of the narrow side's interface. They are read from the
-    /// system, not from the file.
+    /// The own addresses of the wide side's interface, then of the narrow side's interface. The daemon reads these
+    /// addresses from the system, not from the file.
     pub own_addresses: OwnAddresses,
     /// Path of the control socket.
     pub control: PathBuf,
     /// Address and TCP port at which the metrics can be fetched; `None` if metrics are not served.
     pub metrics: Option<SocketAddr>,
-    /// The user that the process becomes after it has opened its ports; `None` keeps the user.
+    /// The user to which the process changes after it has opened its ports; `None` = no change.
     pub user: Option<String>,
     /// Stages that are bypassed from the start.
     pub bypass: Vec<Stage>,
@@ -50,11 +50,11 @@ pub struct Config {
     pub warnings: Problems,
 }
 
-/// The global addresses of the wide side's interface, then of the narrow side's: IPv4, then IPv6. `None` if there
-/// is none.
+/// The global addresses of the wide side's interface, then of the narrow side's interface. Each of the two elements
+/// contains an IPv4 and an IPv6 address; `None` if there is no such address.
 pub type OwnAddresses = [[Option<IpAddr>; 2]; 2];
 
-/// The treatment of packets while no worker runs, because it hangs or has not started.
+/// The treatment of packets while no worker runs, because all workers hang or have not started yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fail {
     /// Packets wait until a worker runs again.
@@ -86,9 +86,11 @@ impl Priority {
 /// The gateway's role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// A wide interface reassembles packets for its own host, and fragments the packets that the host sends.
+    /// A wide interface reassembles packets for its own host, and segments or fragments the packets that the host
+    /// sends.
     WideInterface,
-    /// A router enlarges packets only in stages that the file names.
+    /// A router is on a host whose kernel forwards packets. The gateway changes packets only in stages that the
+    /// file switches on.
     Router,
     /// A border joins a wide network and a narrow network like a bridge.
     Border,
@@ -113,11 +115,11 @@ pub enum Stage {
     FlowOffload,
 }
 
-/// The configuration of one side: its port, and the treatment of packets that are sent by it.
+/// The configuration of one side: the port, and the treatment of packets that the gateway sends by this port.
 #[derive(Clone, Debug)]
 pub struct SideConfig {
-    /// The port: `tap:NAME`, `packet:INTERFACE` or `xdp:INTERFACE`. A wide interface's port toward its own host is
-    /// `egress:INTERFACE`. A file cannot set `egress:`.
+    /// The port: `tap:NAME`, `packet:INTERFACE` or `xdp:INTERFACE`. `egress:INTERFACE` is the port of a wide
+    /// interface toward its own host. A file cannot set this port.
     pub port: String,
     /// MTU: the longest IP packet that is sent by this side, in bytes.
     pub mtu: u16,
@@ -133,7 +135,7 @@ pub struct SideConfig {
     pub fragment: Toggle,
     /// The treatment of UDP and ICMP datagrams with DF that exceed the MTU.
     pub df: DontFragment,
-    /// How long segments are held for the next one of their flow.
+    /// How long a segment is held for the next segment of its flow.
     pub hold: Holding,
     /// Time-out of incomplete datagrams; `None`: the role's default.
     pub timeout: Option<Duration>,
@@ -160,11 +162,11 @@ pub enum DontFragment {
 /// Limits of memory, flows and IPv4 IDs. Memory and flows are limited for each worker and direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitsConfig {
-    /// Memory limit for fragments, and also for TCP segments, in bytes.
+    /// Memory limit in bytes, once for fragments and once for TCP segments.
     pub memory: usize,
-    /// The number of flows whose MSS is kept.
+    /// Maximum number of flows whose MSS is kept.
     pub flows: usize,
-    /// The lifetime of a datagram in the network. No IPv4 ID is reused sooner.
+    /// The maximum lifetime of a datagram in the network. No IPv4 ID is reused before this time has passed.
     pub datagram_lifetime: Duration,
 }
 
@@ -173,7 +175,7 @@ pub struct LimitsConfig {
 pub struct MssConfig {
     /// The connections whose MSS is raised.
     pub raise: Raise,
-    /// Longest IP packet toward a host whose MSS is unknown, in bytes.
+    /// Maximum length of an IP packet toward a host whose MSS is unknown, in bytes.
     pub safe: u16,
 }
 
@@ -191,13 +193,13 @@ pub enum Raise {
 /// The settings of a wide interface only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WideInterfaceConfig {
-    /// Destinations whose routes get the wide MTU; empty for all routes of the narrow interface.
+    /// Destinations whose routes get the wide MTU; empty = all routes of the narrow interface.
     pub prefixes: Vec<Prefix>,
 }
 
 impl Config {
-    /// Returns the source addresses (IPv4, then IPv6) of ICMP errors that are sent by the wide side (0) or the
-    /// narrow side (1). Each address is the first of these that exists:
+    /// Returns the source addresses (IPv4, then IPv6) of ICMP errors that the gateway sends by side `end`: 0 is the
+    /// wide side, 1 the narrow side. Each address is the first of these that exists:
     ///
     /// - the configured address,
     /// - the own address of that side's interface,
@@ -213,8 +215,8 @@ impl Config {
     }
 
     /// Whether the kernel forwards and delivers packets, and the gateway only receives packets that need another
-    /// size. If false, the gateway is a bump in the wire between two ports: a border, or a wide interface behind a
-    /// TAP.
+    /// size. If false, the gateway forwards all packets between two ports itself: a border, or a wide interface
+    /// with a TAP device.
     pub fn is_beside_kernel(&self) -> bool {
         match self.role {
             Role::Border => false,
@@ -232,7 +234,7 @@ impl SideConfig {
             .fold(Prefixes::new(self.fragment_policy), |all, (prefix, policy)| all.with(*prefix, *policy))
     }
 
-    /// Whether this policy applies to fragments to any destination.
+    /// Whether this policy applies to the fragments for at least one destination.
     pub fn uses_policy(&self, policy: FragmentPolicy) -> bool {
         self.fragment_policy == policy || self.fragment_policy_for.iter().any(|(_, other)| *other == policy)
     }
@@ -244,7 +246,7 @@ impl Role {
         named(&Role::NAMES, self)
     }
 
-    /// Returns the engine's value for this role.
+    /// Returns this role as the engine's type.
     pub fn gateway_role(self) -> GatewayRole {
         match self {
             Role::WideInterface => GatewayRole::WideInterface,

@@ -1,4 +1,4 @@
-//! A misspelt word and the known words -> the intended one.
+//! A misspelt word and the known words -> the intended word.
 //!
 //! Error messages suggest the intended word for a misspelt key or value.
 
@@ -31,7 +31,7 @@ fn distance(one: &[char], other: &[char]) -> usize {
     rows[one.len()][other.len()]
 }
 
-/// Longest word for which a suggestion is searched, in letters.
+/// Maximum length of a word for which a suggestion is searched, in letters.
 const WORD_LEN_MAX: usize = 40;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Errors of the TOML parser -> mistakes with their places and fixes.
 //!
-//! The parser's messages name tokens. Users need the key, its line and a fix.
+//! The messages of the parser name tokens, but a user needs the key, the key's line and a fix.
 
 use crate::problem::{Notes, Wrong};
 use crate::table::shown_key;
@@ -49,8 +49,8 @@ fn duplicate(text: &str, at: usize, line_at: usize, notes: &mut Notes) {
     }
 }
 
-/// Returns the offset where an unclosed list ends, if the parser's error is due to such a list. The end is the next
-/// key or table.
+/// Returns the offset at which an unclosed list should end, if the parser's error is due to such a list. This is
+/// the end of the text before the next key or table.
 fn end_of_list(text: &str, at: usize, line_at: usize, message: &str) -> Option<usize> {
     let is_of_list = message.contains("array") && !message.contains("array table");
     let line = line(text, line_at);
@@ -65,7 +65,7 @@ fn end_of_list(text: &str, at: usize, line_at: usize, message: &str) -> Option<u
     Some(before.get(..before.len() - idle_len)?.trim_end().len())
 }
 
-/// Turns a message of the parser into an error and a fix that names the expected tokens.
+/// Converts a message of the parser to an error, with a fix that names the expected tokens.
 fn wrong(message: &str) -> Wrong {
     let (what, expected) = message.split_once(", expected ").unwrap_or((message, ""));
     let named = |expected: &str| match expected {
@@ -91,7 +91,7 @@ fn wrong(message: &str) -> Wrong {
     }
 }
 
-/// Returns the key of a line with its tables in front.
+/// Returns the key in a line, with the names of the key's tables in front.
 fn key_of(text: &str, line_at: usize) -> Vec<&str> {
     let line = line(text, line_at);
     if let Some(table) = header(line) {
@@ -134,7 +134,7 @@ fn line(text: &str, line_at: usize) -> &str {
     text.get(line_at..).and_then(|rest| rest.lines().next()).unwrap_or_default()
 }
 
-/// Returns the name of the table that starts in this line.
+/// Returns the name of the table that starts in this line, as the parts of a dotted key.
 fn header(line: &str) -> Option<Vec<&str>> {
     let inner = line.trim().strip_prefix('[')?;
     words(inner.trim_start_matches('[').split([']', '#']).next()?)
@@ -157,5 +157,5 @@ fn name(key: &[&str]) -> String {
     key.join(".")
 }
 
-/// Most syntax errors recorded for one text. A file that is no configuration may have an error in every line.
+/// Maximum number of recorded syntax errors. A file that is not a configuration may have an error in every line.
 const NOTED_MAX: usize = 100;

@@ -1,4 +1,4 @@
-//! A TOML table and a key -> its value, or the mistake in it.
+//! A TOML table and a key -> the key's value, or the mistake in the value.
 //!
 //! Each value keeps its place in the file, for later messages. The module `value` interprets values.
 
@@ -48,7 +48,7 @@ impl<T> Given<T> {
         }
     }
 
-    /// Returns the value, or `default` if the key is absent; `None` if the value is invalid.
+    /// Returns the value; `default` if the key is absent; `None` if the value is invalid.
     pub fn or(&self, default: T) -> Option<T>
     where
         T: Clone,
@@ -60,7 +60,7 @@ impl<T> Given<T> {
         }
     }
 
-    /// Returns the offset of the value, if the value equals `value`.
+    /// Returns the offset of the key's value in the file, if this value equals `value`.
     pub fn is(&self, value: T) -> Option<usize>
     where
         T: PartialEq,
@@ -70,7 +70,7 @@ impl<T> Given<T> {
 }
 
 impl<'a> Table<'a> {
-    /// Makes the table of a complete file.
+    /// Creates the table that contains all entries of a file.
     pub fn root(entries: &'a DeTable<'a>) -> Table<'a> {
         Table { at: 0, name: String::new(), entries }
     }
@@ -194,7 +194,8 @@ impl<'a> Table<'a> {
         if tables.len() == array.len() { Given::As(At { at, value: tables }) } else { Given::Wrong }
     }
 
-    /// Records the unknown keys. `advice` returns the fix for an unknown key that resembles no known key.
+    /// Records all keys that are not in `known` as mistakes. `advice` returns the fix for an unknown key that
+    /// resembles no known key.
     pub fn check_keys(&self, known: &[&str], notes: &mut Notes, advice: impl Fn(&str) -> Option<String>) {
         for key in self.entries.keys() {
             let text: &str = key.get_ref();
@@ -213,13 +214,14 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Returns the offset of a key, in bytes.
+    /// Returns the offset of a key in the file, in bytes; `None` if the key is absent.
     pub fn key_at(&self, key: &str) -> Option<usize> {
         self.entries.get_key_value(key).map(|(key, _)| key.span().start)
     }
 }
 
-/// Returns a key as written in a file, on one line.
+/// Returns a key for a message, on one line. A key that TOML accepts only in quotation marks is put in quotation
+/// marks, and cut off after 60 characters.
 pub(crate) fn shown_key(key: &str) -> String {
     let is_bare = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
     if !key.is_empty() && key.chars().all(is_bare) { key.to_owned() } else { value::quoted(key) }

@@ -1,6 +1,6 @@
 //! A TOML value -> its meaning, or the mistake and a valid example.
 //!
-//! There is one reader for each kind of value. The module `read` chooses the reader of each key.
+//! Each kind of value has one function that reads it. The module `read` chooses the function for each key.
 
 use crate::problem::Wrong;
 use crate::spelling::nearest;
@@ -33,7 +33,7 @@ impl Kind {
         [("tun", Kind::Tun), ("tap", Kind::Tap), ("packet", Kind::Packet), ("xdp", Kind::Xdp)];
 }
 
-/// Returns the error of a value with the wrong type.
+/// Returns the error about a value of the wrong type. `wanted` describes a valid value.
 pub(crate) fn wrong_type(value: &DeValue<'_>, wanted: &str) -> Wrong {
     let what = match value {
         DeValue::Array(_) => "this is a list".to_owned(),
@@ -47,7 +47,7 @@ pub(crate) fn wrong_type(value: &DeValue<'_>, wanted: &str) -> Wrong {
     Wrong::new(what, format!("write {wanted}"))
 }
 
-/// Reads one of several words.
+/// Reads one of the words in `names`, and returns the meaning of the word.
 pub(crate) fn word<T: Copy>(value: &DeValue<'_>, names: &[(&str, T)]) -> Result<T, Wrong> {
     let words: Vec<String> = names.iter().map(|(name, _)| format!("\"{name}\"")).collect();
     let words = either(&words, "or");
@@ -240,7 +240,8 @@ pub(crate) fn text<'t>(value: &'t DeValue<'_>, wanted: &str) -> Result<&'t str, 
     value.as_str().ok_or_else(|| wrong_type(value, wanted))
 }
 
-/// Returns a value as written, shortened and on one line.
+/// Returns a value for a message, on one line. Text is cut off after 60 characters. Lists and tables become "a
+/// list" and "a table".
 pub(crate) fn shown(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => quoted(text),
@@ -253,7 +254,7 @@ pub(crate) fn shown(value: &DeValue<'_>) -> String {
     }
 }
 
-/// Returns a text in quotation marks, shortened and on one line.
+/// Returns a text in quotation marks, on one line. The text is cut off after 60 characters.
 pub(crate) fn quoted(text: &str) -> String {
     format!("{:?}", shortened(text))
 }
@@ -268,7 +269,7 @@ pub(crate) fn either(words: &[impl AsRef<str>], last: &str) -> String {
     }
 }
 
-/// Returns a duration in the longest unit that divides it.
+/// Returns a duration as text, such as "200us", in the longest unit of which the duration is a multiple.
 pub(crate) fn shown_stretch(stretch: Duration) -> String {
     spelled(stretch.as_nanos(), &TIME_UNITS)
 }
@@ -283,7 +284,8 @@ fn spelled(number: u128, units: &[(&str, u128)]) -> String {
     found.unwrap_or_else(|| number.to_string())
 }
 
-/// Reads a whole number with a unit. Returns the number of smallest units.
+/// Reads a whole number with a unit. Returns the number multiplied by the unit: nanoseconds for times, bytes for
+/// sizes.
 fn with_unit(text: &str, units: &[(&str, u128)]) -> Result<u128, Wrong> {
     let names: Vec<&str> = units.iter().map(|(name, _)| *name).collect();
     let split = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
@@ -311,7 +313,7 @@ fn with_unit(text: &str, units: &[(&str, u128)]) -> Result<u128, Wrong> {
     Ok(number.parse::<u128>().ok().and_then(|number| number.checked_mul(*len)).unwrap_or(u128::MAX))
 }
 
-/// Whether a text is another spelling of a unit.
+/// Whether `text` is another spelling of the unit `unit`, such as "MB" for "MiB".
 fn is_meant(text: &str, unit: &str) -> bool {
     let text = text.to_lowercase().replace(['µ', 'μ'], "u");
     let unit = unit.to_lowercase();
@@ -333,7 +335,7 @@ fn within<T: PartialOrd + Copy>(
     Err(Wrong::new(format!("{} {what}", quoted(text)), format!("give {least} to {most}")))
 }
 
-/// Makes an error from a sentence of the form `what; what to do`.
+/// Creates an error from a message of the form `mistake; fix`.
 fn sentence(text: String) -> Wrong {
     let (what, mend) = text.split_once("; ").unwrap_or((&text, "write one such as 192.0.2.0/24"));
     Wrong::new(what, mend)
@@ -346,11 +348,11 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// Longest name of an interface, in bytes (Linux: `IFNAMSIZ` less the final 0).
+/// Maximum length of an interface name, in bytes (Linux: `IFNAMSIZ` less the final 0).
 const INTERFACE_LEN_MAX: usize = 15;
-/// Longest path of a socket, in bytes (Linux: `sun_path` less the final 0).
+/// Maximum length of a socket path, in bytes (Linux: `sun_path` less the final 0).
 pub(crate) const SOCKET_PATH_LEN_MAX: usize = 107;
-/// Longest name of a user, in bytes (Linux: useradd(8)).
+/// Maximum length of a user name, in bytes (Linux: useradd(8)).
 const USER_LEN_MAX: usize = 32;
 /// Maximum length of a shown text, in characters.
 const SHOWN_LEN: usize = 60;

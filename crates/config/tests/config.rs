@@ -1,4 +1,4 @@
-//! Configurations -> the gateway's settings, or mistakes with their places.
+//! The text of a configuration -> the gateway's settings, or the mistakes and their places.
 
 use engine::{FragmentPolicy, Mode, SAFE_LEN, Toggle};
 use packet::Split;
@@ -26,7 +26,7 @@ fn two_hundred_broken_configurations_are_refused_with_line_and_key() {
             let Place { line, column } = problem.place.expect("what stands in a text has a place");
             assert!(line <= text.lines().count() && column >= 1, "{case}: {problem}");
             assert!(!problem.what.is_empty() && !problem.fix.is_empty(), "{case}: {problem}");
-            // Only a line without any key has a problem without a key.
+            // Only a line without a key may have a problem without a key.
             assert!(!problem.key.is_empty() || UNNAMED.contains(&now), "{case}: {problem}");
             let key = if problem.key.is_empty() { String::new() } else { format!("{}: ", problem.key) };
             let shown = format!("{name}:{line}:{column}: {key}{}; {}", problem.what, problem.fix);
@@ -37,7 +37,8 @@ fn two_hundred_broken_configurations_are_refused_with_line_and_key() {
         single_count += usize::from(problems.len() == 1);
     }
     golden(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/config/broken.txt"), &actual);
-    // A lost header moves all of its keys: few mistakes show in several lines.
+    // A table header with a mistake moves all keys below it to another table. So a few mistakes are reported in
+    // several lines.
     assert!(single_count >= 300 && texts.len() - single_count <= 10, "{single_count} of {}", texts.len());
 }
 
@@ -466,7 +467,7 @@ fn shown(exempt: &[engine::Exempt]) -> String {
     format!("{:?}", exempt.iter().map(|flow| (flow.prefix, flow.port)).collect::<Vec<_>>())
 }
 
-/// A file with another text in one line.
+/// Returns `text` with `now` in place of line `number`.
 fn broken(text: &str, number: usize, now: &str) -> String {
     let mut lines: Vec<&str> = text.lines().collect();
     assert_ne!(lines[number - 1], now, "line {number} is as it was");
@@ -485,7 +486,7 @@ fn file(name: &str) -> &'static str {
 
 /// Lines without a key.
 const UNNAMED: [&str; 3] = ["wide]", "[]", "[wide.]"];
-/// Characters with a meaning in TOML, or outside of ASCII.
+/// Characters with a special meaning in TOML, and characters outside of ASCII.
 const CURIOUS: [char; 24] = [
     '[', ']', '{', '}', '"', '\'', '=', '.', ',', '#', '\n', '\r', '\t', ' ', '\\', '-', '_', ':', '0', '9', 'e',
     '\0', 'ü', '\u{FEFF}',

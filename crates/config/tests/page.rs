@@ -1,4 +1,4 @@
-//! docs/configuration.md -> a page that agrees with the parser.
+//! docs/configuration.md -> the differences between the page and the parser.
 //!
 //! Keys, examples, defaults, bounds, words and former names are read from the tables of the page.
 
@@ -146,17 +146,17 @@ fn the_complete_files_are_those_of_packaging() {
     assert_eq!(roles, BTreeSet::from(ROLES));
 }
 
-// What the tests stand on.
+// Helpers.
 
-/// A section of the page: its heading, the list of its keys in read.rs, and the tables of a file that have them. ""
-/// is the top of a file.
+/// A section of the page about keys. `keys` is the name of the array in read.rs that lists the keys. `tables` are
+/// the tables of a file that may contain the keys; "" is the top of a file.
 struct Place {
     heading: &'static str,
     keys: &'static str,
     tables: &'static [&'static str],
 }
 
-/// All rows about keys, each with the tables that have it.
+/// Returns all rows about keys, each with the tables that may contain the key.
 fn all_rows() -> Vec<(&'static [&'static str], Vec<&'static str>)> {
     let of = |place: &Place| {
         let tables = place.tables;
@@ -165,7 +165,7 @@ fn all_rows() -> Vec<(&'static [&'static str], Vec<&'static str>)> {
     PLACES.iter().flat_map(of).collect()
 }
 
-/// The cells of the first table below a heading, which has these columns.
+/// Returns the cells of the first table below a heading. The table must have these columns.
 fn rows(heading: &str, columns: &[&str]) -> Vec<Vec<&'static str>> {
     let (_, below) = PAGE.split_once(&format!("\n## {heading}\n")).unwrap_or_else(|| panic!("no {heading}"));
     let section = below.split("\n## ").next().unwrap_or_default();
@@ -181,7 +181,7 @@ fn rows(heading: &str, columns: &[&str]) -> Vec<Vec<&'static str>> {
     rows
 }
 
-/// The strings in an array of a source.
+/// Returns the strings in the array `name` of a Rust source.
 fn strings(source: &'static str, name: &str) -> Vec<&'static str> {
     let (_, behind) = source.split_once(&format!("const {name}: ")).unwrap_or_else(|| panic!("no {name}"));
     let (_, array) = behind.split_once("= [").expect("an array has a value");
@@ -192,12 +192,12 @@ fn between_quotes(text: &str) -> Vec<&str> {
     text.split('"').skip(1).step_by(2).collect()
 }
 
-/// A cell without its backquotes.
+/// Returns a cell without backquotes.
 fn bare(cell: &str) -> &str {
     cell.trim_matches('`')
 }
 
-/// The word in a cell such as `"merge"`, in backquotes and quotation marks.
+/// Returns the word in a cell such as `"merge"`, without backquotes and quotation marks.
 fn quoted(cell: &str) -> Option<&str> {
     cell.strip_prefix("`\"")?.strip_suffix("\"`")
 }
@@ -210,7 +210,7 @@ fn name_in(table: &str, key: &str) -> String {
     if table.is_empty() { key.to_owned() } else { format!("{table}.{key}") }
 }
 
-/// Least and most in a cell such as `10us to 10s`.
+/// Returns the minimum and the maximum in a cell such as `10us to 10s`.
 fn bounds(cell: &str) -> Option<(&str, &str)> {
     let words: Vec<&str> = cell.split(' ').collect();
     let at = words.iter().position(|word| *word == "to")?;
@@ -218,7 +218,7 @@ fn bounds(cell: &str) -> Option<(&str, &str)> {
     least.starts_with(|letter: char| letter.is_ascii_digit()).then_some((*least, *most))
 }
 
-/// The value that many smallest units beside a bound, as a file writes it.
+/// Returns the value that differs from `bound` by `step` smallest units, as text for a file.
 fn beside(bound: &str, step: i64) -> String {
     let digit_count = bound.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = bound.split_at(digit_count);
@@ -238,7 +238,7 @@ fn beside(bound: &str, step: i64) -> String {
     format!("\"{}{smallest}\"", number * len + step)
 }
 
-/// A minimal file of a role, with this line in this table in place of the same key.
+/// Returns a minimal file for a role. In this table, `line` replaces the line with the same key.
 fn file(role: &str, table: &str, line: &str) -> String {
     let key = key_of(line);
     let role_line = format!("role = \"{role}\"");
@@ -273,7 +273,7 @@ fn file(role: &str, table: &str, line: &str) -> String {
     text
 }
 
-/// The configuration of a file without mistakes and warnings.
+/// Returns the configuration of a file; `None` if the file has mistakes or warnings.
 fn accepted(text: &str) -> Option<Config> {
     Config::parse(text, "page.toml").ok().filter(|config| config.warnings.is_empty())
 }

@@ -1,7 +1,7 @@
 //! Configuration -> a claim on each of its interfaces, so that no two gateways serve the same interface.
 //!
 //! Two gateways with packet sockets or AF_XDP sockets on one interface would both receive each packet, or divide
-//! the packets between them. Neither gateway would notice.
+//! the packets between them. Neither gateway would notice the other.
 //!
 //! A claim is an abstract socket whose name contains the interface's index. The kernel allows each name only once
 //! in a network namespace, and frees it when the process ends. TUN and TAP devices need no claim, as they have one
@@ -37,7 +37,7 @@ impl Claims {
             Ok(netlink) => netlink,
             Err(error) => return (Vec::new(), Err(error)),
         };
-        // Opening its port reports a missing interface.
+        // A missing interface is reported when its port is opened.
         let named = [&config.wide, &config.narrow].into_iter().filter_map(|side| {
             let name = existing(side)?;
             Some((netlink.interface(&name).ok()?.index, name))
@@ -73,12 +73,12 @@ impl Claims {
         (doubts, kind.map_or(Ok(()), |kind| Err(io::Error::new(kind, said.join("; ")))))
     }
 
-    /// Returns the interfaces and the descriptor numbers of their claims.
+    /// Returns the index of each claimed interface and the descriptor number of its claim.
     pub fn numbers(&self) -> Vec<(u32, RawFd)> {
         self.0.iter().map(|(index, socket)| (*index, socket.as_raw_fd())).collect()
     }
 
-    /// Makes claims of the sockets that the predecessor program left.
+    /// Takes over the claims of the predecessor program: interface indices and sockets.
     pub fn adopt(sockets: impl Iterator<Item = (u32, OwnedFd)>) -> Claims {
         Claims(sockets.collect())
     }
@@ -95,10 +95,10 @@ pub(crate) fn if_unserved(index: u32) -> io::Result<Option<OwnedFd>> {
 /// The result of a claim on an interface.
 enum Claim {
     Ours(OwnedFd),
-    /// The name is taken by this process, which may run a gateway in this namespace.
+    /// The name is taken by the given process. Its user can run a gateway here: root, or the user of this process.
     OtherGateway(UCred),
-    /// The name is taken, but not by a known gateway: its process may not run a gateway here, or is unknown. Any
-    /// user can take a name, and must not prevent a gateway from running.
+    /// The name is taken by the given process of a user that cannot run a gateway here, or by an unknown process
+    /// (`None`). Such a process must not prevent a gateway from running, because any user can take a name.
     Unseen(Option<UCred>),
 }
 
@@ -113,7 +113,7 @@ fn claim(index: u32) -> io::Result<Claim> {
         match who(&name) {
             Ok(who) if may_serve(who.uid, geteuid()) => return Ok(Claim::OtherGateway(who)),
             Ok(who) => return Ok(Claim::Unseen(Some(who))),
-            // The owner has just ended, or does not listen yet. A gateway listens at once.
+            // The owner of the name has just ended, or does not listen yet. A gateway listens immediately.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => thread::sleep(PAUSE),
             // The queue of connections is full.
             Err(_) => break,
@@ -127,7 +127,7 @@ fn may_serve(uid: Uid, own: Uid) -> bool {
     uid.is_root() || uid == own
 }
 
-/// Returns the warning about a name that is taken by a process that is no known gateway.
+/// Returns a warning that the claim of an interface is taken, but probably not by a gateway.
 fn unseen(name: &str, who: Option<UCred>) -> String {
     let who = match who {
         Some(who) => format!("process {} of user {}", who.pid.as_raw_nonzero(), who.uid.as_raw()),
@@ -221,7 +221,7 @@ mod tests {
         0x8000_0000 + ((std::process::id() & 0x7f_ffff) << 8) + LAST.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns the name of an interface that is claimed by a socket that does not listen.
+    /// Claims an interface with a socket that does not listen, and returns the socket.
     fn taken(index: u32) -> OwnedFd {
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
         let socket = socket.expect("a socket is free");

@@ -48,7 +48,7 @@ pub struct ListeningSockets {
     pub metrics: Option<(SocketAddr, TcpListener)>,
 }
 
-/// Sockets that had not been open before.
+/// Configured sockets that were opened now; `None` for sockets that were open already or are not configured.
 struct Fresh {
     control: Option<Socket>,
     metrics: Option<(SocketAddr, TcpListener)>,
@@ -60,7 +60,7 @@ struct Fresh {
 pub struct RestartState {
     /// Version of the format.
     pub version: u32,
-    /// ID of the process.
+    /// Process ID of the supervisor, which a restart does not change.
     pub process: u32,
     /// Text of the configuration file.
     pub text: String,
@@ -73,8 +73,8 @@ pub struct RestartState {
     pub control_file: Option<Identity>,
     /// Address and descriptor number of the metrics socket; `None` without metrics.
     pub metrics: Option<(SocketAddr, RawFd)>,
-    /// The heartbeat.
-    // Its name in version 0.1, which writes and reads the same format.
+    /// Descriptor number of the heartbeat; `None` if no program in the kernel watches it.
+    // Version 0.1 writes and reads the same format, with the key `pulse`.
     #[serde(rename = "pulse", alias = "heartbeat")]
     pub heartbeat: Option<RawFd>,
     /// The worker process: its process ID, its descriptor, the socket to it. `None` if there is none.
@@ -85,13 +85,13 @@ pub struct RestartState {
     /// The attached programs that redirect packets, with the descriptor numbers of their links.
     #[serde(default)]
     pub links: Vec<(Spot, [RawFd; 3])>,
-    /// Number of the request for the restart; `None` if no client waits for its result.
+    /// Number of the restart request; `None` if no client waits for the result.
     #[serde(default)]
     pub awaited: Option<u64>,
     /// Packets and frames lost by worker processes so far.
     #[serde(default)]
     pub losses: Losses,
-    /// Requests to carry out after the restart. A number is present if a client waits for the result.
+    /// Requests to carry out after the restart. Each has a number if a client waits for the result.
     #[serde(default)]
     pub wanted: VecDeque<(SupervisorRequest, Option<u64>)>,
 }
@@ -101,7 +101,8 @@ pub struct RestartState {
 pub struct InheritedFds(HashMap<RawFd, OwnedFd>);
 
 impl StoredPort {
-    /// Opens the ports of all workers, with these offloads of the two endpoints.
+    /// Opens the ports of all workers. `trusted` contains the offloads that passed the self-test: at the wide
+    /// endpoint, then at the narrow endpoint.
     ///
     /// # Errors
     /// The kernel refuses an operation.
@@ -132,8 +133,8 @@ impl StoredPort {
         Ok(StoredPort { told, descriptors, why_no_offload: port.why_no_offload().map(str::to_owned) })
     }
 
-    /// Reopens the ports of one endpoint for all workers. `None` if the interface is unchanged, or down. For a port
-    /// that cannot be handed over, only the interface's index is updated.
+    /// Reopens the ports of one endpoint for all workers. Returns `None` if the interface is unchanged, or down.
+    /// For a port that cannot be handed over, only the interface's index is updated.
     ///
     /// # Errors
     /// The interface does not exist, or the kernel refuses an operation.
@@ -164,11 +165,11 @@ fn index_of(address: &str) -> Option<u32> {
     Netlink::open().ok()?.interface(&device_of(address)).ok().map(|interface| interface.index)
 }
 
-/// Sets the egress interfaces of a border's offloaded flows to the interfaces of the opposite ports. An earlier
-/// program may have left this to the worker.
+/// Sets the egress interfaces of a border's offloaded flows to the interfaces of the opposite ports. A predecessor
+/// program of an older version may have left this step to its workers.
 ///
 /// # Errors
-/// The privilege is missing.
+/// This process lacks a privilege.
 pub fn set_targets(ports: &[StoredPort]) -> io::Result<()> {
     for (place, port) in ports.iter().enumerate() {
         if let [socket, flows, _, _] = &port.descriptors[..] {
@@ -183,10 +184,11 @@ fn target(ports: &[StoredPort], place: usize) -> Option<u32> {
     ports.get(place ^ 1).and_then(|other| other.told.index)
 }
 
-/// Attaches the programs that forward packets between a border's interfaces while a worker's heartbeat is missing.
+/// Attaches the fail-open programs. They forward packets between a border's interfaces while a worker's heartbeat
+/// is missing.
 ///
 /// # Errors
-/// The privilege is missing.
+/// This process lacks a privilege.
 pub fn watch(ports: &[StoredPort], heartbeat: &Heartbeat) -> io::Result<Vec<FailOpen>> {
     let [Some(wide), Some(narrow)] = [0, 1].map(|end| ports.get(end).and_then(|port| port.told.index)) else {
         return Ok(Vec::new());
@@ -267,7 +269,7 @@ fn listen_unix(path: &Path) -> io::Result<Socket> {
 
 impl RestartState {
     /// Leaves this state and all open descriptors to the next program of this process. Returns a descriptor of the
-    /// state, and the environment variable that names it.
+    /// state, and its number as text, for the environment variable [`VARIABLE`].
     ///
     /// # Errors
     /// There is no memory or no free descriptor.
@@ -282,7 +284,8 @@ impl RestartState {
     }
 
     /// Returns the state that the predecessor program left in this process, with all of its descriptors; `None` if
-    /// there is none. Call this before opening any descriptor.
+    /// there is none. A state of another process or of another format version does not count. Call this before
+    /// opening any descriptor.
     ///
     /// # Errors
     /// The state cannot be read.

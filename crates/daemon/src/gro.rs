@@ -22,16 +22,16 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 
-/// The interfaces whose GRO was switched on. Dropping this value switches it off.
+/// The interfaces whose GRO was switched on. Dropping this value switches GRO off again.
 #[derive(Debug, Default)]
 pub struct Gro {
     changed: Vec<Changed>,
-    /// The namespace of the first request, and its interfaces; `None` before.
+    /// The network namespace of the first call of [`Gro::suit`]; `None` before.
     home: Option<Home>,
     keeps_records: bool,
 }
 
-/// A namespace and the interfaces in it whose GRO was switched on.
+/// A network namespace, its cookie, and a netlink socket in it.
 #[derive(Debug)]
 struct Home {
     space: Namespace,
@@ -84,7 +84,7 @@ impl Gro {
         let mut wanted = Vec::new();
         for side in [&config.wide, &config.narrow] {
             let Some(name) = packet_interface(side) else { continue };
-            // Opening its port reports a missing interface.
+            // A missing interface is reported when its port is opened.
             let Ok(interface) = netlink.interface(&name) else { continue };
             if side.gro == Toggle::On {
                 wanted.push(interface.index);
@@ -93,7 +93,7 @@ impl Gro {
                     doubts.extend(outcome.err().map(|error| format!("{name}: GRO was not changed: {error}")));
                 }
             } else if self.keeps_records && self.changed.iter().all(|changed| changed.index != interface.index) {
-                // An earlier process was killed.
+                // An earlier process switched GRO on, and was killed.
                 let outcome = put_back_recorded(netlink, cookie, interface.index);
                 doubts.extend(outcome.err().map(|error| format!("{name}: cannot switch GRO off again: {error}")));
             }
@@ -106,7 +106,7 @@ impl Gro {
             );
         }
         if self.keeps_records {
-            // Interfaces that went while no such process ran need no record.
+            // Interfaces that were deleted while no gateway ran need no record.
             let _ = forget_gone(netlink, cookie);
         }
     }
@@ -116,7 +116,8 @@ impl Gro {
         if self.keeps_records {
             let records = Records::open(Missing::Made)?;
             if records.holds(cookie, index)? {
-                // GRO was off before an earlier process, which was killed or left the interface to this one.
+                // GRO was off before an earlier process switched it on. That process was killed, or left the
+                // interface to this process.
                 drop(features::set(name, &[(GRO, features::Toggle::On)])?);
                 let previous = Previous::known(name, &[(GRO, features::Toggle::Off)])?;
                 self.changed.push(Changed { index, previous });
@@ -196,7 +197,7 @@ pub fn undo() -> io::Result<Vec<String>> {
     let mut netlink = Netlink::open()?;
     let mut names = Vec::new();
     for index in records.of(cookie)? {
-        // No other process may start to serve it meanwhile.
+        // The claim prevents other gateways from serving the interface meanwhile.
         let Some(_claim) = claims::if_unserved(index)? else { continue };
         let name = netlink.interface_at(index).ok().map(|interface| interface.name);
         if put_back_recorded(&mut netlink, cookie, index)? {
@@ -241,7 +242,7 @@ enum Missing {
 }
 
 impl Records {
-    /// Opens the directory of the records. Only its owner can write to it.
+    /// Opens the directory of the records. Fails if users other than the directory's owner can write to it.
     fn open(missing: Missing) -> io::Result<Records> {
         let said = |error: Errno| io::Error::new(io::Error::from(error).kind(), format!("{DIRECTORY}: {error}"));
         if missing == Missing::Made {
@@ -269,13 +270,13 @@ impl Records {
         }
     }
 
-    /// Whether there is a record for this interface: a gateway switched its GRO on.
+    /// Whether there is a record that a gateway switched GRO on at this interface.
     ///
     /// # Errors
     /// A file of another kind is at the record's path.
     fn holds(&self, cookie: u64, index: u32) -> io::Result<bool> {
         let name = name_of(cookie, index);
-        // Opening a FIFO does not block.
+        // With `NONBLOCK`, opening a FIFO does not wait for a writer.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match openat(&self.0, &name, flags, Mode::empty()) {
             Ok(file) => file,
@@ -301,7 +302,7 @@ impl Records {
         File::from(file).write_all(format!("{TEXT}{interface}\n").as_bytes())
     }
 
-    /// Removes a record. Leaves files of other kinds.
+    /// Removes a record. Files of other kinds are not removed, and are an error.
     fn remove(&self, cookie: u64, index: u32) -> io::Result<()> {
         if self.holds(cookie, index)? {
             unlinkat(&self.0, name_of(cookie, index), AtFlags::empty())?;

@@ -9,7 +9,7 @@ use linux::interfaces::Interface;
 use linux::netlink::Netlink;
 use std::time::{Duration, Instant};
 
-/// Reports each mismatch once, and again if it changes.
+/// A watch that reports each mismatch once, and again if the mismatch changes.
 #[derive(Debug, Default)]
 pub struct InterfaceWatch {
     said: Vec<String>,
@@ -31,7 +31,7 @@ impl InterfaceWatch {
 }
 
 /// Returns the mismatches between a configuration and the interfaces in the calling thread's namespace, one
-/// sentence each. Missing interfaces are left out, as opening their ports reports them.
+/// sentence each. Missing interfaces are left out. They are reported when their ports are opened.
 pub fn disagreements(config: &Config) -> Vec<String> {
     let Ok(mut netlink) = Netlink::open() else { return Vec::new() };
     let sides = [("wide", &config.wide), ("narrow", &config.narrow)];

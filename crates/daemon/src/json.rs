@@ -1,11 +1,12 @@
-//! Any value -> a JSON object whose first key is the number of its schema.
+//! Any value -> a JSON object whose first key is the schema number.
 //!
-//! Every JSON output of the program passes here; docs/json.md describes them. The values know nothing of the number.
+//! This module formats every JSON output of the program; docs/json.md describes the outputs. The values themselves
+//! do not contain the schema number.
 
 use serde::Serialize;
 
-/// Number of the schema of all JSON outputs. It grows when a key is renamed, removed or gets another meaning, and
-/// not when one is added. Version 0.1, which printed no number, had schema 1.
+/// Number of the schema of all JSON outputs. The number grows when a key is renamed, removed or gets another
+/// meaning. It does not grow when a key is added. Version 0.1, which printed no number, had schema 1.
 pub const SCHEMA: u32 = 2;
 
 #[derive(Serialize)]
@@ -15,7 +16,7 @@ struct WithSchema<'a, T> {
     value: &'a T,
 }
 
-/// The object in one line, with its line end.
+/// Returns the JSON object in one line, with a line end.
 ///
 /// # Errors
 /// The value is not an object.
@@ -23,7 +24,7 @@ pub fn line(value: &impl Serialize) -> serde_json::Result<String> {
     Ok(serde_json::to_string(&WithSchema { schema: SCHEMA, value })? + "\n")
 }
 
-/// The object in indented lines.
+/// Returns the JSON object in indented lines.
 ///
 /// # Errors
 /// The value is not an object.

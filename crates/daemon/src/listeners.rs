@@ -1,6 +1,6 @@
 //! A listening socket -> a thread for each connection: at most sixteen, each with time-outs.
 //!
-//! The control socket and the metrics share this code.
+//! The control socket and the metrics use this module.
 //!
 //! Every wait also ends with the service, so an open connection never delays the end of the gateway.
 
@@ -89,7 +89,7 @@ fn keep<H: Serve>(listener: &H::Listener, host: &H, end: &EventFd) {
             }
             count.fetch_add(1, Ordering::Relaxed);
             let leaving = Leaving(&count);
-            // Without a thread for it, a connection is closed.
+            // If no thread can be started for a connection, the connection is closed.
             let _ = Builder::new().name("guest".to_owned()).spawn_scoped(scope, move || {
                 let _leaving = leaving;
                 host.serve(Connection { stream, end });
@@ -98,7 +98,7 @@ fn keep<H: Serve>(listener: &H::Listener, host: &H, end: &EventFd) {
     });
 }
 
-/// Subtracts one from the number of connections on drop, so even after a panic.
+/// Subtracts one from the number of connections when dropped, even after a panic.
 struct Leaving<'a>(&'a AtomicUsize);
 
 impl Drop for Leaving<'_> {
@@ -170,5 +170,5 @@ fn is_nothing(error: &io::Error) -> bool {
 
 /// Largest number of simultaneous connections.
 pub(crate) const CONNECTIONS_MAX: usize = 16;
-/// Pause after a failure to accept, as no descriptor was free.
+/// Pause after a connection could not be accepted, such as for lack of a descriptor.
 const PAUSE: Duration = Duration::from_millis(50);

@@ -16,9 +16,9 @@ use std::path::PathBuf;
 /// A message of the supervisor to a worker process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ToWorker {
-    /// The first message: begin to work. It comes with the listed descriptors, in the same order.
+    /// The first message: begin to work. Its descriptors come in the order of the fields of [`Begin`].
     Begin(Begin),
-    /// Adopt this configuration. The second value contains the addresses of its interfaces.
+    /// Adopt the configuration with this text. The second value contains the addresses of the gateway's interfaces.
     Reload(String, OwnAddresses),
     /// Release all held packets, and end. A successor may follow.
     Drain,
@@ -56,11 +56,11 @@ pub enum ToSupervisor {
     Reopen {
         /// The wide endpoint (0) or the narrow endpoint (1).
         end: usize,
-        /// Index of the interface of this process's ports.
+        /// Interface index of the endpoint's old ports; `None` if it is unknown.
         index: Option<u32>,
     },
-    /// A client of the control socket asks for this, and is answered under this number.
-    // Its name in the messages of version 0.1, with which a restart exchanges them in both directions.
+    /// A request of a client of the control socket.
+    // The name in version 0.1 is `Wish`. A restart exchanges messages with that version in both directions.
     #[serde(rename = "Wish", alias = "SupervisorRequest")]
     SupervisorRequest {
         /// The number of the request, which the answer repeats. It is unique in this process.
@@ -68,7 +68,8 @@ pub enum ToSupervisor {
         /// The request itself.
         wish: SupervisorRequest,
     },
-    /// The process ends. The numbers say how many connections' hosts got an ICMP error about the smaller path MTU.
+    /// The process ends. The value has the numbers of connections whose wide hosts got an ICMP error about the
+    /// smaller path MTU, or got none.
     Farewell(Farewell),
     /// Losses between this worker process and its successor.
     Lost(Losses),
@@ -111,7 +112,7 @@ pub struct Begin {
     pub has_metrics: bool,
     /// Whether a descriptor of the heartbeats comes with the message.
     pub has_pulse: bool,
-    /// Whether a pipe with the held packets of another process comes with the message.
+    /// Whether a pipe comes with the message, from which the process reads held packets of another process.
     pub has_heritage: bool,
     /// The addresses of the gateway's interfaces.
     pub own_addresses: OwnAddresses,
@@ -141,7 +142,7 @@ impl HandedPort {
     }
 }
 
-/// Sends a message with these descriptors. Does not wait.
+/// Sends a message with these descriptors. Does not wait for the other process.
 ///
 /// # Errors
 /// The other process has closed the socket, or does not read.
@@ -180,6 +181,6 @@ pub fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Heard<T>> {
     }
 }
 
-/// Longest message, in bytes. It contains a configuration of 64 KiB with every byte escaped, which exceeds most
-/// sockets' limits.
+/// Longest message, in bytes. It has room for a configuration of 64 KiB with every byte escaped. The default limits
+/// of most sockets are smaller.
 const MESSAGE_LEN_MAX: usize = 256 << 10;

@@ -20,7 +20,7 @@ use std::io::{self, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// The server of the metrics, until dropped.
+/// The server of the metrics. It answers requests until dropped.
 #[derive(Debug)]
 pub struct Metrics {
     _listener: Listener,
@@ -83,7 +83,7 @@ impl Serve for Fetched {
     fn turn_away(&self, mut stream: TcpStream) {
         let busy =
             Answer::new("503 Service Unavailable", "16 connections are open, the maximum; try again later\n");
-        // One write, and whoever does not hear it finds the connection closed.
+        // One write: a client that misses it finds the connection closed.
         let _ = stream.write(busy.spelled().as_bytes());
     }
 }
@@ -171,7 +171,7 @@ fn part(mut connection: Connection<'_, TcpStream>, deadline: Instant) {
     }
 }
 
-/// All metrics at one moment, as text.
+/// A collector of all metrics, for statistics of one moment.
 #[derive(Debug)]
 struct Page(Stats);
 
@@ -188,7 +188,7 @@ enum Value {
 
 type Labels<'a> = Vec<(&'static str, &'a str)>;
 
-/// A writer of metrics. All values of one name are written together.
+/// A writer of metrics. It writes all values of a metric together.
 struct MetricsText<'e, 'w> {
     encoder: &'e mut DescriptorEncoder<'w>,
 }
@@ -323,8 +323,8 @@ impl MetricsText<'_, '_> {
         self.write(&format!("{name}_payload"), &help, Some(Unit::Bytes), rows(|count| count.bytes))
     }
 
-    /// Writes packets and bytes of each direction for each reason. The array contains the unit and the kind of
-    /// bytes (`""` for all bytes of the frames).
+    /// Writes packets and bytes of each direction for each reason. The array contains the unit of the number, and
+    /// the kind of bytes (`""` for all bytes of the frames).
     fn reasons(
         &mut self,
         figures: &Stats,
@@ -429,7 +429,7 @@ impl MetricsText<'_, '_> {
         let rows =
             directions.map(|(label, direction)| (direction_labels(label), Value::Gap(direction.unexplained.bytes)));
         self.write("unexplained_payload", what, Some(Unit::Bytes), rows)?;
-        let what = "Packets queued for the port, minus those sent, dropped or still queued. A value other than 0 is a bug.";
+        let what = "Packets that the port was to send, minus those that were sent, dropped or handed to other workers. A value other than 0 is a bug.";
         let rows = figures.all.ends().map(|(label, end)| (label, end, Value::Gap(end.unexplained)));
         self.write_ends("port_unexplained", what, Some(packets()), rows)?;
         let what = "Accounting invariants that a worker violates. A value other than 0 is a bug.";
@@ -526,7 +526,7 @@ impl Names {
             return names;
         }
         let (former, former_unit) = match former.unwrap_or(name) {
-            // In version 0.1 this counter was its own unit.
+            // In version 0.1, the metric of this counter had no separate unit.
             "wires" => named_with(former_front, "wires", "times"),
             former => named_with(former_front, former, unit),
         };
@@ -548,7 +548,8 @@ fn of_end<'a>((label, end, value): (&'static str, &'a EndpointFigures, Value)) -
     (vec![("end", label), ("port", &end.address[..])], value)
 }
 
-/// Returns a counter's full name and its unit. The name starts with the group's name and ends with the unit.
+/// Returns the name of a counter's metric, and the unit. The name starts with the group's name. The encoder appends
+/// the unit.
 fn named_with(front: &str, name: &str, unit: &str) -> (String, Option<Unit>) {
     let stem = name.strip_suffix(unit).unwrap_or(name).trim_end_matches('_');
     let name = [front, stem].join("_");

@@ -39,7 +39,7 @@ impl Notify {
         self.say("STOPPING=1");
     }
 
-    /// Tells the service manager that the gateway does not hang.
+    /// Tells the watchdog of the service manager, if it is active, that the gateway does not hang.
     pub fn lives(&self) {
         if self.is_watched {
             self.say("WATCHDOG=1");
@@ -53,7 +53,7 @@ impl Notify {
 
     fn say(&self, message: &str) {
         if let Some((socket, address)) = &self.to {
-            // A full or closed socket does not delay this process.
+            // A message that cannot be sent is dropped: a full or closed socket must not delay this process.
             let _ = socket.send_to_addr(message.as_bytes(), address);
         }
     }

@@ -26,7 +26,7 @@ pub fn try_offloads(config: &Config) -> io::Result<[Proof; 2]> {
     Ok([wide, narrow])
 }
 
-/// Returns a sentence about failed tests; `None` if all offloads work.
+/// Returns a sentence about the failed tests; `None` if none failed.
 pub fn doubts(proofs: &[Proof; 2]) -> Option<String> {
     let mut doubts: Vec<&str> = proofs.iter().flat_map(|proof| &proof.doubts).map(String::as_str).collect();
     doubts.dedup();
@@ -47,8 +47,8 @@ fn try_side(side: &SideConfig, address: &str) -> io::Result<Proof> {
         return Ok(Proof { offloads: Offloads::default(), doubts: Vec::new() });
     };
     let is_ours = address.parse::<PortAddress>().is_ok_and(|address| address.makes_device());
-    // Between a socket and a device without TSO, the kernel segments GSO packets. A TUN or TAP device hands GSO
-    // packets to its host.
+    // The kernel segments GSO packets that a socket sends to a device without TSO. A gateway's own TUN or TAP
+    // device hands GSO packets to the host's kernel.
     let mut device = Tap::open(NAME, kind, if is_ours { &all } else { &none })?;
     let name = device.name().to_owned();
     Netlink::open()?.set_up(&name)?;
@@ -61,7 +61,8 @@ fn try_side(side: &SideConfig, address: &str) -> io::Result<Proof> {
     Ok(Proof { doubts, ..proof })
 }
 
-/// Returns the kind of device that stands for a port's interface; `None` if nothing is left to the kernel.
+/// Returns the kind of device that stands for a port's interface; `None` for ports that leave no offload to the
+/// kernel.
 fn kind(address: &str) -> Option<Kind> {
     match address.parse() {
         Ok(PortAddress::Tun(_)) => Some(Kind::Tun),

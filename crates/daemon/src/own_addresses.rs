@@ -1,7 +1,8 @@
 //! Configuration and the host's interfaces -> source addresses of ICMP errors, and warnings about them.
 //!
 //! The next router drops an ICMP error from a link-local source (RFC 4291 section 2.5.6), which breaks path MTU
-//! discovery. So without a configured address, an error has the global address of the interface that sends it.
+//! discovery. So without a configured address, an ICMP error has the global address of the interface that sends the
+//! error.
 
 use config::{Config, NOBODYS, OwnAddresses, Role, SideConfig};
 use linux::addresses::AddressState;
@@ -9,7 +10,7 @@ use linux::netlink::Netlink;
 use port::PortAddress;
 use std::net::IpAddr;
 
-/// Writes the addresses of the configured interfaces to `config`, from the calling thread's namespace.
+/// Reads the addresses of the configured interfaces in the calling thread's namespace, and stores them in `config`.
 pub fn find(config: &mut Config) {
     config.own_addresses = Netlink::open()
         .map(|mut netlink| [&config.wide, &config.narrow].map(|side| of(side, &mut netlink).unwrap_or_default()))

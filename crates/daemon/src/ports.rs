@@ -1,12 +1,13 @@
 //! Configuration -> the addresses of its ports, and their interfaces.
 //!
-//! Other modules use endpoints by number: wide (0), narrow (1). This module knows the names.
+//! Other modules use endpoints by number: wide (0), narrow (1). This module finds the addresses and interface names
+//! for these numbers.
 
 use config::{Config, Role, SideConfig};
 use port::PortAddress;
 use std::io;
 
-/// Returns the port's address of the wide endpoint (0) or the narrow endpoint (1).
+/// Returns the address of the port that the role uses at the wide endpoint (0) or at the narrow endpoint (1).
 pub fn address(config: &Config, end: usize) -> String {
     let side = if end == 0 { &config.wide } else { &config.narrow };
     let name = side.port.split_once(':').map_or("", |(_, name)| name);
@@ -28,7 +29,7 @@ pub(crate) fn interface_of(side: &SideConfig) -> io::Result<String> {
 pub(crate) fn existing(side: &SideConfig) -> Option<String> {
     match side.port.parse() {
         Ok(PortAddress::Packet(name) | PortAddress::Xdp(name)) => Some(name),
-        // The interface of a helper is that of the other side.
+        // The interface of a helper device is the interface of the other side.
         Ok(PortAddress::Tun(_) | PortAddress::Tap(_) | PortAddress::Ingress(_) | PortAddress::Egress(_))
         | Err(_) => None,
     }

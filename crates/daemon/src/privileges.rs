@@ -1,8 +1,8 @@
 //! A privileged process -> an unprivileged process, which keeps its open descriptors and can open no others.
 //!
-//! A worker process parses packets of strangers, so it must not have privileges. First the groups and the user
-//! change, as this needs privileges. Then all capabilities are dropped. At last, all system calls except those of
-//! the data path are forbidden.
+//! A worker process parses packets from untrusted hosts, so it must not have privileges. First the groups and the
+//! user change, because this needs privileges. Then all capabilities are dropped. Finally, all system calls except
+//! those of the data path and of requests are forbidden.
 
 use config::Priority;
 use linux::descriptors;
@@ -19,13 +19,13 @@ use seccompiler::{
 use std::collections::BTreeMap;
 use std::io;
 
-/// Drops all privileges. A process of root becomes this user, if one is named. The process keeps no capability, and
-/// cannot gain one by executing a program. Call this before there is a second thread.
+/// Drops all privileges. A process with root privileges changes to `user`, if given. The process keeps no
+/// capability, and cannot gain one by executing a program. Must be called before the process has a second thread.
 ///
 /// A process without root privileges keeps its user.
 ///
 /// # Errors
-/// The user does not exist, or the privilege to become the user is missing.
+/// The user does not exist, or the process lacks a privilege that the change needs.
 pub fn drop_privileges(user: Option<&str>) -> io::Result<()> {
     let ids = user.filter(|_| geteuid().is_root()).map(descriptors::user).transpose()?;
     let refused = |what: &'static str| {
@@ -51,7 +51,8 @@ pub fn drop_privileges(user: Option<&str>) -> io::Result<()> {
     set_no_new_privs(true).map_err(refused("cannot set no_new_privs"))
 }
 
-/// A higher priority of the calling thread and of the threads that it starts. It ends on drop.
+/// A higher priority of the calling thread and of the threads that it starts. Dropping this value restores the
+/// priority of the dropping thread.
 #[derive(Debug)]
 pub struct PriorityGuard {
     before: i32,
@@ -92,17 +93,18 @@ pub fn confine() -> io::Result<()> {
     Ok(())
 }
 
-/// Returns a filter that rejects calls that the C library may try and does not need. No file is opened. Threads use
-/// `clone`, whose flags a filter can check.
+/// Returns a filter that rejects the system call `call` with the error `why`. The C library may try these calls,
+/// and works without them. A worker process opens no file (`openat`). Threads start with `clone`, as a filter
+/// cannot check the flags of `clone3`.
 fn refused(call: i64, why: libc::c_int) -> Result<BpfProgram, BackendError> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     let denied = SeccompAction::Errno(why as u32);
     SeccompFilter::new([(call, Vec::new())].into(), SeccompAction::Allow, denied, arch)?.try_into()
 }
 
-/// Returns a filter with the allowed calls, and the action on all others. Of two filters, the stricter one applies.
-/// Only sockets that query an interface's state and MTU can be created; none can connect. Threads can be created,
-/// but no processes and namespaces.
+/// Returns a filter that allows [`CALLS`] and some uses of `socket` and `clone`. The action `otherwise` applies to
+/// all other calls. Of two filters, the stricter one applies. Only sockets that query an interface's state and MTU
+/// can be created; none can connect. Threads can be created, but no processes and namespaces.
 fn allowed(otherwise: SeccompAction) -> Result<BpfProgram, BackendError> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     let mut rules: BTreeMap<_, _> = CALLS.iter().map(|call| (*call, Vec::new())).collect();
@@ -117,7 +119,7 @@ fn allowed(otherwise: SeccompAction) -> Result<BpfProgram, BackendError> {
     SeccompFilter::new(rules, otherwise, SeccompAction::Allow, arch)?.try_into()
 }
 
-/// Highest priority of an ordinary process. Only real-time processes run before it.
+/// Nice value of the highest priority of an ordinary process. Only real-time processes run before it.
 const FIRST: i32 = -20;
 /// Flags of `clone` that create a namespace (clone(2)).
 const NAMESPACES: libc::c_int = libc::CLONE_NEWNS
@@ -127,8 +129,9 @@ const NAMESPACES: libc::c_int = libc::CLONE_NEWNS
     | libc::CLONE_NEWUSER
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET;
-/// The allowed system calls: packets, time, memory, threads and their ends, messages, metrics and requests. Two of
-/// them are only allowed here because [`refused`] rejects them.
+/// The allowed system calls: packets, time, memory, threads and their ends, messages, metrics and requests.
+/// `openat` and `clone3` are only allowed here because [`refused`] rejects them with an error instead of killing
+/// the process.
 const CALLS: &[i64] = &[
     libc::SYS_ppoll,
     libc::SYS_readv,
@@ -172,13 +175,13 @@ const CALLS: &[i64] = &[
     libc::SYS_ioctl,
     libc::SYS_shutdown,
     libc::SYS_openat,
-    // The process of a client of the control socket or of the metrics.
+    // The process ID in answers of the control socket.
     libc::SYS_getpid,
     // Newer architectures have only `ppoll`.
     #[cfg(target_arch = "x86_64")]
     libc::SYS_poll,
     libc::SYS_setsockopt,
-    // The interface of a port that is down or gone.
+    // Index of the interface of a port that is down or gone.
     libc::SYS_getsockname,
     // Number of wake-ups of each worker.
     libc::SYS_getrusage,

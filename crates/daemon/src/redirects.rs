@@ -2,12 +2,12 @@
 //! fragment.
 //!
 //! The kernel still routes, filters, forwards and delivers packets. Programs at its interfaces redirect fragments
-//! to helper devices, and TCP packets if a side needs them. Workers read from the helpers. Their packets return to
-//! the interface and the direction of the original packets. So a reassembled packet loses one hop and is routed
-//! once (C12).
+//! to helper devices. They also redirect TCP packets if a side coalesces or segments TCP. Workers read from the
+//! helper devices. The resulting packets return to the interface and the direction of the original packets. So a
+//! reassembled packet is routed once, and its TTL decreases by one (C12).
 //!
-//! A thread follows the host's interfaces and routes. After a killed process, only a rule and routes without effect
-//! remain. [`undo`](crate::wide_routes::undo) removes them.
+//! A thread follows the host's interfaces and routes. After the process was killed, only a rule and routes without
+//! effect remain. [`undo`](crate::wide_routes::undo) removes them.
 
 use crate::ports::{address, interface_of};
 use crate::wide_routes::WideRoutes;
@@ -39,11 +39,11 @@ pub(crate) struct Redirects {
 /// Place of a redirect: index of the interface, index of its helper.
 pub(crate) type Spot = [u32; 2];
 
-/// A command to the thread that follows the host.
+/// A command to the thread that follows the host's interfaces and routes.
 enum Command {
     /// Return the attached links, as descriptor numbers.
     Tell(Sender<Vec<(Spot, [RawFd; 3])>>),
-    /// Stop redirecting, and remove the larger MTU of the host's routes.
+    /// Stop redirecting, and remove the routes with the wide MTU.
     StopTaking(Sender<()>),
     /// Check everything, adopt the configuration if one is given, and return the result.
     Renew(Option<Box<Config>>, Sender<io::Result<()>>),
@@ -66,14 +66,14 @@ impl Redirects {
         let (tell, told) = mpsc::channel();
         let trouble = Arc::new(Mutex::new(None));
         let follower = RedirectThread {
-            standing: Attached::new(config.clone(), heartbeat, before),
+            attached: Attached::new(config.clone(), heartbeat, before),
             orders: taken,
             eventfd: Arc::clone(&eventfd),
             trouble: Arc::clone(&trouble),
         };
         let thread = thread::Builder::new().name(format!("{}-kernel", config.name)).spawn(move || {
             let mut follower = follower;
-            match follower.standing.begin() {
+            match follower.attached.begin() {
                 Ok(monitor) => {
                     let _ = tell.send(Ok(()));
                     follower.follow(monitor);
@@ -96,7 +96,8 @@ impl Redirects {
         told.recv().map_err(|_| ended())?
     }
 
-    /// Stops redirecting. Packets that are already redirected still return. Call this before the workers end.
+    /// Stops redirecting. Packets that were redirected before still return to the kernel. Call this before the
+    /// workers end.
     pub fn stop_taking(&self) {
         let (tell, told) = mpsc::channel();
         self.give(Command::StopTaking(tell));
@@ -117,7 +118,7 @@ impl Redirects {
     }
 
     fn give(&self, order: Command) {
-        // A thread that has ended obeys no command, and the caller sees that.
+        // If the thread has ended, the caller notices that no result comes.
         let _ = self.orders.send(order);
         let _ = rustix::io::write(&self.eventfd, &1_u64.to_ne_bytes());
     }
@@ -137,9 +138,9 @@ fn ended() -> io::Error {
     io::Error::other("the thread that monitors network interfaces has ended")
 }
 
-/// State of the thread that follows the host.
+/// State of the thread that follows the host's interfaces and routes.
 struct RedirectThread {
-    standing: Attached,
+    attached: Attached,
     orders: Receiver<Command>,
     eventfd: Arc<OwnedFd>,
     trouble: Arc<Mutex<Option<String>>>,
@@ -157,23 +158,23 @@ impl RedirectThread {
             let _ = poll(&mut fds, Some(if has_changed { &REST } else { &EVERY }));
             let _ = rustix::io::read(&self.eventfd, &mut [0; 8]);
             while let Some(change) = monitor.next() {
-                has_changed |= !self.standing.made(&change);
+                has_changed |= !self.attached.made(&change);
             }
             let mut asked = Vec::new();
             while let Ok(order) = self.orders.try_recv() {
                 match order {
                     Command::End => return,
                     // The caller may have ended.
-                    Command::Tell(tell) => drop(tell.send(self.standing.links())),
+                    Command::Tell(tell) => drop(tell.send(self.attached.links())),
                     Command::StopTaking(tell) => {
-                        self.standing.stop_taking();
+                        self.attached.stop_taking();
                         // The caller may be gone.
                         let _ = tell.send(());
                     }
                     Command::Renew(config, tell) => {
                         let outcome = match config {
-                            Some(config) => self.standing.suit(*config),
-                            None => self.standing.update(),
+                            Some(config) => self.attached.suit(*config),
+                            None => self.attached.update(),
                         };
                         asked.push((tell, outcome));
                     }
@@ -184,13 +185,13 @@ impl RedirectThread {
             let is_due = has_changed && rest >= REST_MIN || has_failed && rest >= TRY_AGAIN;
             let outcome = if is_due && asked.is_empty() {
                 (has_changed, looked_at) = (false, Instant::now());
-                let outcome = self.standing.update();
+                let outcome = self.attached.update();
                 has_failed = outcome.is_err();
                 outcome
             } else {
-                self.standing.refresh()
+                self.attached.refresh()
             };
-            let trouble = outcome.err().map(|error| error.to_string()).or(self.standing.doubt.clone());
+            let trouble = outcome.err().map(|error| error.to_string()).or(self.attached.doubt.clone());
             if trouble.is_some() && trouble != said {
                 *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble.clone();
             }
@@ -213,7 +214,8 @@ struct Attached {
     is_ending: bool,
     /// A warning about a part of the configuration that could not be applied.
     doubt: Option<String>,
-    /// Links that new ones replace: those of the predecessor program, or those for other packets.
+    /// Links that new programs will replace: links of the predecessor program, or links of redirects that no longer
+    /// match the configuration.
     before: Vec<(Spot, RedirectLinks)>,
 }
 
@@ -275,14 +277,14 @@ impl Attached {
             // Without a redirect that fragments them, no longer packets may be sent.
             self.routes = None;
         }
-        let standing = std::mem::take(&mut self.redirects);
+        let attached = std::mem::take(&mut self.redirects);
         let (stays, changes): (Vec<_>, Vec<_>) =
-            standing.into_iter().partition(|(standing, _)| wanted.contains(standing));
+            attached.into_iter().partition(|(attached, _)| wanted.contains(attached));
         self.redirects = stays;
         let links = |(wanted, redirect): (Wanted, Redirect)| Some((wanted.spot(), redirect.into_links()?));
         self.before.extend(changes.into_iter().filter_map(links));
         for want in wanted {
-            if self.redirects.iter().any(|(standing, _)| *standing == want) {
+            if self.redirects.iter().any(|(attached, _)| *attached == want) {
                 continue;
             }
             let place = self.before.iter().position(|(spot, _)| *spot == want.spot());
@@ -330,7 +332,7 @@ impl Attached {
         Ok(())
     }
 
-    /// Whether this process itself made the change.
+    /// Whether this process itself made the change: the change concerns the table of wide routes.
     fn made(&self, change: &Change) -> bool {
         matches!(change, Change::Route(_, route) if self.routes.as_ref().is_some_and(|routes| routes.table() == route.table))
     }
@@ -404,7 +406,7 @@ impl Found {
 }
 
 /// Returns an interface and its helper. `None` if either does not exist, or if the helper is down, as redirected
-/// packets would then be lost. Both may reappear.
+/// packets would then be lost. A later check may find both.
 fn found(address: &str, netlink: &mut Netlink) -> io::Result<Option<Found>> {
     let invalid = |error: String| io::Error::new(io::ErrorKind::InvalidInput, error);
     let address: PortAddress = address.parse().map_err(invalid)?;

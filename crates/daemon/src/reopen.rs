@@ -26,8 +26,8 @@ pub struct Reopening {
     state: Mutex<State>,
 }
 
-/// A function that returns the reopened port of the worker with this number. `None` if the interface is unchanged,
-/// or if the port is not reopened yet.
+/// A function that returns the reopened port of the worker with this number. It returns `None` if the interface is
+/// unchanged, or if the port is not reopened yet.
 pub type Opener = Arc<dyn Fn(usize) -> io::Result<Option<Box<dyn Port>>> + Send + Sync>;
 
 /// Ports of one endpoint that the supervisor reopens, for all workers of an unprivileged process.
@@ -45,7 +45,8 @@ pub struct Handed {
     pub ports: Vec<Box<dyn Port>>,
 }
 
-/// A function that sends a request to the supervisor: the endpoint, and the interface index of its old ports.
+/// A function that requests reopened ports from the supervisor. Its arguments are the endpoint and the interface
+/// index of the endpoint's old ports.
 type Ask = Box<dyn Fn(usize, Option<u32>) -> io::Result<()> + Send + Sync>;
 
 #[derive(Default)]
@@ -54,7 +55,7 @@ struct Asked {
     asked_at: Option<Instant>,
     /// Handed-over ports that their workers have not taken yet, in worker order.
     waiting: Vec<Option<Box<dyn Port>>>,
-    /// The reason why there are no ports; `None` if there are some.
+    /// The reason why the supervisor opened no ports; `None` if it gave none.
     refused: Option<String>,
 }
 
@@ -66,7 +67,7 @@ struct State {
 }
 
 impl Reopening {
-    /// Makes a value for the wide endpoint (0) or the narrow endpoint (1), whose ports are open.
+    /// Makes a value for the wide endpoint (0) or the narrow endpoint (1). The endpoint's ports must be open.
     ///
     /// # Errors
     /// The interface does not exist.
@@ -79,7 +80,7 @@ impl Reopening {
         Ok(Reopening { config: config.clone(), end, seized, state })
     }
 
-    /// Returns the reopened port of a worker; `None` if the interface is unchanged and only down.
+    /// Returns the reopened port of a worker; `None` if the interface is unchanged or down.
     ///
     /// # Errors
     /// The interface does not exist, or the kernel refuses an operation.
@@ -106,8 +107,8 @@ impl Reopening {
 }
 
 impl Asking {
-    /// Makes a value for the wide endpoint (0) or the narrow endpoint (1), whose ports are on the interface of this
-    /// index.
+    /// Makes a value for the wide endpoint (0) or the narrow endpoint (1). `index` is the interface index of the
+    /// endpoint's current ports.
     pub fn new(end: usize, index: Option<u32>, ask: Ask) -> Asking {
         Asking { end, ask, state: Mutex::new(Asked { index, ..Asked::default() }) }
     }
@@ -160,7 +161,7 @@ pub fn offload_doubt<'a>(mut reasons: impl Iterator<Item = Option<&'a str>>) -> 
 }
 
 /// Opens the port of one worker's endpoint, in the calling thread's namespace. The ports of several workers share
-/// the packets. They must be opened in worker order.
+/// the packets of the interface. They must be opened in worker order.
 ///
 /// # Errors
 /// A resource is missing. The error contains a way to fix it.
@@ -172,7 +173,7 @@ pub fn open(config: &Config, end: usize, number: usize) -> io::Result<Box<dyn Po
     };
     let may_offload = build::can_offload(config);
     let other = if may_offload { foreign(config, 1 - end)? } else { None };
-    // If the other interface is missing, its own port is opened later, together with this one.
+    // If the other interface is missing, this port gets no egress interface for flow offload yet.
     let lends_to = other.and_then(|name| Some(Netlink::open().ok()?.interface(&name).ok()?.index));
     let counts_drops = number == 0;
     let mtu = Some(side.mtu.into());
@@ -225,5 +226,6 @@ impl fmt::Debug for State {
 const WIDE: usize = 0;
 /// Interval between two requests to the supervisor for the same ports.
 const ASK_EVERY: Duration = Duration::from_millis(90);
-/// Offset of the group numbers of packet sockets: "wl" in ASCII. The index of the interface is added.
+/// Base of the fan-out group numbers of packet sockets: "wl" in ASCII. A group number is the bitwise XOR of this
+/// base and the interface's index.
 const GROUP: u16 = 0x776C;

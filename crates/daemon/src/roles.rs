@@ -28,8 +28,8 @@ pub struct HostChanges {
 
 impl HostChanges {
     /// Makes the kernel of the calling thread's namespace leave packets to the gateway. Call this after all ports
-    /// were opened, so that no packet is lost. With a heartbeat, the kernel processes fragments itself while the
-    /// heartbeat is missing. `before` contains the programs of the predecessor.
+    /// were opened, so that no packet is lost. If `heartbeat` is given, the kernel processes fragments itself while
+    /// the workers' heartbeat is missing. `before` contains the programs of the predecessor.
     ///
     /// # Errors
     /// The kernel refuses an operation. Nothing stays changed.
@@ -66,8 +66,8 @@ impl HostChanges {
         self.beside.as_ref().map_or(Ok(()), |beside| beside.refresh(Some(config)))
     }
 
-    /// Leaves all later packets to the kernel. Packets that are already redirected still return. Call this before
-    /// the workers end.
+    /// Leaves all later packets to the kernel. Packets that were redirected before still return to the kernel. Call
+    /// this before the workers end.
     pub fn stop_taking(&self) {
         if let Some(beside) = &self.beside {
             beside.stop_taking();
@@ -87,7 +87,7 @@ impl HostChanges {
     fn intercept(&mut self, config: &Config) -> io::Result<()> {
         let mut netlink = Netlink::open()?;
         for side in [&config.wide, &config.narrow] {
-            // An interface that is gone is intercepted again with its port.
+            // The interception of a missing interface is repeated when its port is reopened.
             let index = match packet_socket_on(side, &mut netlink) {
                 Ok(Some(index)) => index,
                 Ok(None) => continue,
@@ -113,8 +113,8 @@ fn packet_socket_on(side: &SideConfig, netlink: &mut Netlink) -> io::Result<Opti
     }
 }
 
-/// Accepts a failed interception if the privilege is missing and the interface has no address. The kernel then
-/// drops packets to other stations anyway.
+/// Accepts a failed interception, such as for lack of a privilege, if the interface has no address except IPv6
+/// link-local ones. The kernel then drops packets to other stations anyway.
 fn allowed(
     intercept: io::Result<Intercept>,
     netlink: &mut Netlink,

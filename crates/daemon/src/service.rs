@@ -40,7 +40,7 @@ pub struct Service {
     note: Option<String>,
     /// The host's settings that this process has changed. They are reverted at the end.
     seized: Arc<Mutex<HostChanges>>,
-    /// The interfaces whose GRO was switched on; `None` if another process does this.
+    /// The interfaces whose GRO was switched on; `None` if another process switches GRO.
     gro: Option<Gro>,
     /// Losses before this process started.
     losses: Losses,
@@ -77,7 +77,7 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Makes a value with all of these frames.
+    /// Makes a value for these frames, of which none is taken yet.
     pub fn new(handed_frames: &[Vec<HandedFrame>], tell: Tell) -> Waiting {
         Waiting { count: handed_frames.iter().map(Vec::len).sum(), tell }
     }
@@ -120,7 +120,7 @@ impl Ending {
     }
 }
 
-/// The values that a worker's thread needs to start.
+/// The values that the thread of a worker takes over at its start.
 struct Start {
     ports: [Box<dyn Port>; 2],
     place: Place,
@@ -161,8 +161,8 @@ impl Service {
         Ok(service)
     }
 
-    /// Starts workers on open ports, in worker order. They first process the frames of another process. `ties` are
-    /// the connections to the privileged process.
+    /// Starts workers on open ports, in worker order. The workers first process `handed_frames`, which another
+    /// process held. The last argument contains the connections to the privileged process.
     ///
     /// # Errors
     /// A resource is missing. The error contains a way to fix it.
@@ -217,12 +217,12 @@ impl Service {
         Ok(service)
     }
 
-    /// Returns a warning about a feature that does not work as expected; `None` if all work.
+    /// Returns a warning about a feature that does not work as expected; `None` if all features work.
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }
 
-    /// Returns the number of rounds of each worker.
+    /// Returns the number of rounds that each worker has made since its start.
     pub fn beats(&self) -> Vec<u64> {
         self.crew.iter().map(|member| member.handles.beats()).collect()
     }
@@ -288,13 +288,14 @@ impl Service {
             let _ = gro.suit(&self.config);
         }
         let suited = reopen::locked(&self.seized).suit(&self.config);
-        // A busy worker obeys later. One that hangs is replaced by one with the new configuration.
+        // A busy worker adopts the configuration later. A worker process that hangs is replaced, and the next one
+        // starts with the new configuration.
         let _ = self.crew.iter().try_for_each(|_| all_done.recv_timeout(TIMEOUT));
         suited
     }
 
     /// Sends ICMP errors to the hosts whose MSS was raised, as their packets will exceed the path MTU without this
-    /// border. Packets are forwarded in the meantime. Returns the number of connections.
+    /// border. Packets are forwarded in the meantime. Returns the results, counted in connections.
     pub fn farewell(&self) -> Farewell {
         let (done, all_done) = mpsc::channel();
         for member in &self.crew {
@@ -314,7 +315,8 @@ impl Service {
         self.end();
     }
 
-    /// Releases all held packets, and ends. This is for a shared service.
+    /// Releases all held packets, and ends the workers. In contrast to [`Service::stop`], the service may be
+    /// shared.
     pub fn end(&mut self) {
         reopen::locked(&self.seized).stop_taking();
         self.crew.iter().for_each(|member| member.handles.stop());
@@ -340,7 +342,7 @@ impl Drop for Service {
 /// Checks that all settings that a reload cannot change are equal.
 ///
 /// # Errors
-/// The settings that differ. The error contains a way to fix it.
+/// A setting differs. The error names the setting and contains a way to fix it.
 pub(crate) fn may_reload(before: &Config, after: &Config) -> io::Result<()> {
     stays(before, after)?;
     let is_same = [
@@ -360,7 +362,7 @@ pub(crate) fn may_reload(before: &Config, after: &Config) -> io::Result<()> {
 /// Checks that all settings that cannot change while the gateway runs are equal.
 ///
 /// # Errors
-/// The settings that differ. The error contains a way to fix it.
+/// A setting differs. The error names the setting and contains a way to fix it.
 pub(crate) fn stays(before: &Config, after: &Config) -> io::Result<()> {
     let is_same = [
         ("role", before.role == after.role),

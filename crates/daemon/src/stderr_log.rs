@@ -1,10 +1,10 @@
 //! Sentences -> lines on standard error, without waiting for the reader.
 //!
-//! A pipe or terminal without a reader fills up, and a write to it blocks. The flag against blocking would also
-//! affect other processes with the same open file description. So a pipe or terminal is opened a second time, and
-//! for a socket the flag is set on each message.
+//! A write to a pipe or terminal blocks if no process reads from it and its buffer is full. The flag `O_NONBLOCK`
+//! would also affect other processes with the same open file description. So a pipe or terminal is opened a second
+//! time. To a socket, each message is sent with the flag `MSG_DONTWAIT`.
 //!
-//! Lines without space are dropped. Their number is printed when there is space again.
+//! Lines for which there is no space are dropped. Their number is printed when there is space again.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
@@ -29,7 +29,7 @@ pub(crate) struct StderrLog {
 enum LogTarget {
     /// A pipe or terminal that was opened a second time and never blocks.
     Own(OwnedFd),
-    /// A socket, which gets a flag with each message.
+    /// A socket. Each message is sent with the flag `MSG_DONTWAIT`.
     Socket(OwnedFd),
     /// A regular file, which never blocks, or a descriptor that cannot be opened again. Its free space is checked
     /// before each line.
@@ -58,7 +58,7 @@ impl StderrLog {
         };
         let text = format!("{torn}{dropped}{line}\n");
         let mut left = text.as_bytes();
-        // As many bytes as a pipe takes in one write, or not at all (POSIX: PIPE_BUF).
+        // A pipe accepts up to PIPE_BUF bytes completely or not at all (POSIX).
         while let Some(part) = left.get(..left.len().min(PIPE_BUF)).filter(|part| !part.is_empty()) {
             match self.direction.write(part) {
                 Ok(len) => left = left.get(len..).unwrap_or_default(),
@@ -144,7 +144,7 @@ mod tests {
         for (voice, reader, what) in directions {
             let (done, is_done) = mpsc::channel();
             let talk = thread::spawn(move || {
-                // Longer than any of them holds, by short lines and long ones.
+                // Short and long lines, more than any of these descriptors can buffer.
                 for number in 0..2_000 {
                     voice.say(&format!("line {number} {}", "x".repeat(number % 3 * 4_000)));
                 }

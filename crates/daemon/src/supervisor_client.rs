@@ -24,7 +24,7 @@ struct Waiting {
     answers: HashMap<u64, Reply>,
 }
 
-/// Receives the result of a request.
+/// The channel through which a client receives the result of its request.
 type Reply = Sender<Result<Done, String>>;
 
 impl SupervisorClient {
@@ -96,7 +96,7 @@ mod tests {
             }
         };
         let done = |said: &str| Ok(Done { said: said.to_owned(), control: PathBuf::new() });
-        // No answer comes in time; a later one is ignored.
+        // The answer does not come in time, and a late answer is ignored.
         assert!(desk.ask_within(Duration::from_millis(1), SupervisorRequest::Reload).is_err());
         let (late, _) = asked();
         thread::scope(|scope| {

@@ -64,7 +64,7 @@ impl WideRoutes {
     pub fn refresh(&mut self, config: &Config) -> io::Result<Option<String>> {
         self.wanted = match self.netlink.interface(&self.narrow) {
             Ok(narrow) => self.wanted(config, narrow.index)?,
-            // No gateway would fragment packets on this interface.
+            // The interface does not exist, so there are no routes to copy.
             Err(_) => Vec::new(),
         };
         self.set()
@@ -93,7 +93,7 @@ impl WideRoutes {
         let stands: HashSet<_> = standing.iter().map(facts).collect();
         let tethered: HashSet<_> = standing.iter().filter(|route| route.index == tether).map(place).collect();
         let mut refused = None;
-        // Entries that lead back come first: no packet may use a copy by mistake.
+        // Entries that lead back are set first, so that no packet uses a less specific copy by mistake.
         let (backs, copies): (Vec<_>, Vec<_>) =
             self.wanted.iter().partition(|route| route.kind != RouteKind::Unicast);
         for route in backs.into_iter().chain(copies) {
@@ -180,7 +180,7 @@ impl WideRoutes {
             let best = wider.max_by_key(|route| (route.destination.bit_count, u32::MAX - route.metric));
             wanted.extend(best.filter(|best| is_ours(best)).map(|best| copy(best, prefix)));
         }
-        // Several next hops need one entry that leads back.
+        // A route with several next hops is listed several times, and needs only one entry that leads back.
         let mut seen = HashSet::new();
         wanted.retain(|route| seen.insert(place(route)));
         Ok(wanted)
@@ -206,7 +206,7 @@ fn back(table: u32, destination: Prefix, metric: u32) -> Route {
 
 impl Drop for WideRoutes {
     fn drop(&mut self) {
-        // Errors about routes that are already gone do not matter.
+        // No caller is left to handle an error.
         let _ = take_back(&mut self.netlink, self.table);
     }
 }
@@ -292,7 +292,8 @@ const TABLES: u32 = 0x0057_0000;
 const TABLE_COUNT: u32 = 1 << 16;
 /// Number of rules, one for each IP version.
 const VERSION_COUNT: usize = 2;
-/// Linux's maximum MTU of a route, in bytes (net/ipv4/metrics.c). The kernel fragments a longer datagram in two.
+/// Linux's maximum MTU of a route, in bytes (net/ipv4/metrics.c). The kernel fragments a longer datagram into two
+/// fragments.
 const ROUTE_MTU_MAX: u32 = 65_520;
 /// Priority of the rule: just before the main table's rule (32,766).
 const RULE: u32 = 32_765;

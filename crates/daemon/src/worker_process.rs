@@ -1,8 +1,9 @@
 //! A socket to the supervisor -> a gateway that runs without privileges: the worker process.
 //!
-//! A worker process parses packets of strangers, so it runs without privileges. The supervisor hands all sockets
-//! and ports to it. The process drops its privileges before it reads a packet. Ten times a second it reports that
-//! all of its workers make rounds. If the supervisor ends, it releases all held packets and ends too.
+//! A worker process parses packets from untrusted hosts, so it runs without privileges. The supervisor hands all
+//! sockets and ports to it. The process drops its privileges before it reads a packet. Ten times a second, it
+//! reports that all of its workers make rounds. If the supervisor ends, the worker process releases all held
+//! packets and ends too.
 
 use crate::control::Control;
 use crate::messages::{Begin, HandedPort, Heard, ToSupervisor, ToWorker, receive, say};
@@ -36,7 +37,7 @@ pub fn run(socket: OwnedFd) -> io::Result<()> {
     let mut handed = Handed(descriptors.into());
     let config = config(&begin)?;
     let adopted = handed.ports(&begin)?;
-    // A high priority needs a privilege; threads that start later keep it.
+    // Raising the priority needs a privilege. Threads that start later have the raised priority too.
     let above = privileges::above_others(config.priority);
     let control = handed.next(begin.has_control)?.map(UnixListener::from);
     let metrics = handed.next(begin.has_metrics)?.map(TcpListener::from);
@@ -126,7 +127,7 @@ impl Handed {
         if is_there { self.0.pop_front().ok_or_else(missing).map(Some) } else { Ok(None) }
     }
 
-    /// Returns the ports of each worker; `None` for a port that this process opens itself.
+    /// Returns the handed-over ports of each worker; `None` for a port that this process opens itself.
     fn ports(&mut self, begin: &Begin) -> io::Result<Vec<[Adopted; 2]>> {
         begin.ports.as_chunks().0.iter().map(|[wide, narrow]| Ok([self.port(wide)?, self.port(narrow)?])).collect()
     }
@@ -239,7 +240,7 @@ fn wait(socket: &OwnedFd, timeout: Duration) {
     let _ = poll(&mut fds, Some(&timeout));
 }
 
-/// The stages that hold packets. They are bypassed if a held packet may cause the crashes.
+/// The stages that hold packets. They are bypassed after several crashes, because a held packet may be the cause.
 const WIDENING: [Stage; 3] = [Stage::Reassemble, Stage::Merge, Stage::Coalesce];
 /// Interval between two heartbeat messages to the supervisor.
 pub(crate) const BEAT: Duration = Duration::from_millis(100);

@@ -84,7 +84,7 @@ impl Prometheus {
             "global: {{scrape_interval: 1s}}\nscrape_configs: [{{job_name: wideload, static_configs: [{{targets: [\"{target}\"]}}]}}]\n"
         );
         std::fs::write(&config, text)?;
-        // It was free a moment ago, and no other program asks for it by number.
+        // The port was free a moment ago, and no other program requests it by number.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let child = Command::new("prometheus")
             .arg(format!("--config.file={}", config.display()))
@@ -127,7 +127,7 @@ impl Prometheus {
 
 impl Drop for Prometheus {
     fn drop(&mut self) {
-        // It belongs to the test, and keeps no data.
+        // The process belongs to the test, and keeps no data.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,5 @@
-//! Interleaved fragments -> the packets that leave: the gain of joining at each memory limit (C19, cB12).
+//! Interleaved fragments -> the number of packets that leave, for each fragment policy and memory limit (C19,
+//! cB12).
 //!
 //!     cargo run --release -p wideload-engine --example merging
 
@@ -9,7 +10,7 @@ use wideload_engine::{
     SideSettings,
 };
 
-/// Who joins.
+/// The fragment policies that are compared.
 #[derive(Clone, Copy)]
 enum Policy {
     Merge(Full),
@@ -34,7 +35,8 @@ fn main() {
     }
 }
 
-/// Packets that leave, of so many datagrams, with memory for so many runs.
+/// Returns the number of packets that leave, for the fragments of `datagrams` datagrams, with memory for `buffers`
+/// runs.
 fn left_count(policy: Policy, mtu: u16, datagrams: usize, buffers: usize) -> u64 {
     let mut gateway = gateway(policy, mtu, buffers * run_charge(mtu));
     let mut now = Time::ZERO;
@@ -66,27 +68,27 @@ fn drain(gateway: &mut Gateway) {
     }
 }
 
-/// A router that joins in this way within so many bytes.
+/// Creates a gateway with this policy and a memory limit of `bytes` bytes.
 fn gateway(policy: Policy, mtu: u16, bytes: usize) -> Gateway {
-    let (policies, mtu, join_full) = match policy {
+    let (policies, mtu, merge_full) = match policy {
         Policy::Merge(full) => (FragmentPolicy::Merge, mtu, full),
         Policy::Hop => (FragmentPolicy::ReassembleHop, mtu, Full::Pass),
-        // No link follows.
+        // Datagrams for the host itself have no next link.
         Policy::Destination => (FragmentPolicy::Reassemble, u16::MAX, Full::Pass),
     };
     let policies = Prefixes::new(policies);
-    let side = SideSettings { memory: bytes, policies, join_full, ..SideSettings::new(mtu, Position::Transit) };
+    let side = SideSettings { memory: bytes, policies, merge_full, ..SideSettings::new(mtu, Position::Transit) };
     Gateway::new(&GatewaySettings::one(side), Secrets::both(Secret::new(1)), || Pool::new(256 << 20))
 }
 
-/// The charge of one run, in bytes.
+/// Returns the charge of one run, in bytes.
 fn run_charge(mtu: u16) -> usize {
     let mut gateway = gateway(Policy::Merge(Full::Pass), mtu, 1 << 20);
     push(&mut gateway, Time::ZERO, &fragment(0, 0));
     gateway.side(0).aggregation.charged()
 }
 
-/// The fragment of a host's datagram whose payload starts there.
+/// Returns the fragment of a host's datagram that starts at the offset `start`, in bytes.
 fn fragment(start: usize, host: usize) -> Vec<u8> {
     let end = (start + FRAGMENT_LEN - HEADER_LEN).min(LEN - HEADER_LEN);
     let flags = if end < LEN - HEADER_LEN { 0x2000 } else { 0 } | (start / 8) as u16;
@@ -122,9 +124,10 @@ many packets leave, with memory for B of the longest packets that the link takes
 what it can gain where newcomers pass, and hardly anything where they push out the oldest.";
 const POLICIES: [[Policy; 2]; 2] =
     [[Policy::Merge(Full::Pass), Policy::Merge(Full::Evict)], [Policy::Hop, Policy::Destination]];
-/// Datagrams at once, and buffers.
+/// Numbers of concurrent datagrams, and numbers of buffers.
 const COUNTS: [usize; 6] = [1, 2, 4, 8, 16, 32];
-/// A datagram, its fragments (one of RFC 1191's plateaus) and their header, in bytes.
+/// Lengths in bytes: of a datagram, of its fragments (`FRAGMENT_LEN`, a plateau of RFC 1191), and of their header
+/// (`HEADER_LEN`).
 const LEN: usize = 9_000;
 /// See [`LEN`].
 const FRAGMENT_LEN: usize = 508;

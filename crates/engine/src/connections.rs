@@ -49,8 +49,8 @@ impl Connections {
         self
     }
 
-    /// Adopts the settings and limits of `other`, and keeps the known connections. If a border begins or ends with
-    /// it, all handshakes are removed, because later ones would not be seen.
+    /// Adopts the settings and limits of `other`, and keeps the known connections. If the gateway becomes a border,
+    /// or is one no longer, all handshakes are removed. Without a border, later handshakes are not seen.
     pub fn go_on_as(&mut self, other: Connections) {
         self.flows.go_on_as(&other.flows);
         match (&mut self.mss, other.mss) {
@@ -83,8 +83,8 @@ impl Connections {
         self.mss.is_some()
     }
 
-    /// Shows a border a packet before the side that it is sent to. The MSS of a SYN is rewritten. Every
-    /// unfragmented TCP packet is marked with its receiver's limit.
+    /// Handles a packet at a border, before the stages of the side that the packet is sent to. The MSS of a SYN is
+    /// rewritten. Every unfragmented TCP packet is marked with its receiver's limit.
     pub fn on_packet(&mut self, now: Time, packet: &mut Packet, toward: Toward, ledger: &mut Ledger) {
         let mut found = self.flows.find(packet, toward.direction(), false, |_, _| None);
         self.see_found(now, packet, &mut found, toward, ledger);
@@ -106,8 +106,9 @@ impl Connections {
         }
     }
 
-    /// Returns the size limits of a connection's packets: toward this side, to the second of `ends`; then in the
-    /// opposite direction. An end is an address and a port, without VLAN tags. `None` if there is no border.
+    /// Returns the size limits of a connection's packets. The first limit is for packets toward this side, to the
+    /// second of `ends`. The second limit is for the opposite direction. An end is an address and a port, without
+    /// VLAN tags. `None` if there is no border.
     pub fn limits(&self, ends: [(Address, u16); 2], toward: Toward) -> Option<[SegmentLimit; 2]> {
         let mss = self.mss.as_ref()?;
         let handshake = self.flows.between(ends, toward).and_then(|at| self.flows.handshake(at));
@@ -152,9 +153,9 @@ impl Connections {
         self.mss.as_ref().map_or(0, |mss| mss.forgotten_count)
     }
 
-    /// Sends an ICMP error to the wide host of a connection: its packets are too long for the narrow side. The
-    /// usual rate limit does not apply. Returns whether an error was sent. No error is sent if the sequence number
-    /// to quote is unknown, or if the gateway has no source address.
+    /// Tells the wide host of a connection the MTU of the narrow side, with an ICMP error. The usual rate limit
+    /// does not apply. Returns whether an error was sent. No error is sent if the sequence number to quote is
+    /// unknown, or if the gateway has no source address.
     ///
     /// `out` is the output queue of packets from the wide side.
     pub fn tell(&self, connection: &Connection, ingress: Ingress, out: &mut Output) -> bool {
@@ -190,7 +191,7 @@ impl Connections {
         self.flows.charged() + self.mss.as_ref().map_or(0, Mss::charged)
     }
 
-    /// Returns the limit, in bytes. It is practically unlimited without a border.
+    /// Returns the limit, in bytes. Without a border, the limit is `usize::MAX`.
     pub fn limit(&self) -> usize {
         self.flows.limit().saturating_add(self.mss.as_ref().map_or(0, Mss::pairs_limit))
     }

@@ -17,8 +17,8 @@ use packet::{Address, Packet, TcpFacts, TcpSegmentFacts, Time, Version};
 #[derive(Debug)]
 pub(crate) struct FlowTable {
     flows: FairTable<FlowKey, Flow>,
-    /// The connections of recent packets, by [`FlowHash`]. There are eight times as many hints as connections, so
-    /// that few connections share a hint.
+    /// The connections of recent packets, by [`FlowHash`]. There are at least eight times as many hints as
+    /// connections, up to [`HINT_COUNT_MAX`], so that few connections share a hint.
     hints: Box<[Hint]>,
     /// Whether packets received by different ports belong to different connections. False at a border, whose two
     /// directions are received by two ports.
@@ -59,7 +59,7 @@ pub(crate) struct Flow {
 /// The result of a look-up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Found {
-    /// The packet has no connection: it is no unfragmented TCP packet, and no UDP datagram to be coalesced.
+    /// The packet has no connection: it is a fragment, or its protocol is neither TCP nor UDP with coalescing.
     Nothing,
     /// The connection is unknown. The first value is its key.
     New(FlowKey, Option<TcpFacts>),
@@ -76,8 +76,9 @@ pub(crate) enum Found {
     },
 }
 
-/// A short hash that all packets of one direction share. It covers the ports and the eight bytes before them,
-/// mostly addresses. An attacker can cause collisions. A collision only costs a table search for each packet.
+/// A short hash, equal for all packets of one direction of a connection. It covers the ports and the eight bytes
+/// before them, mostly addresses. An attacker can cause collisions. A collision only costs a table search for each
+/// packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FlowHash(u32);
 
@@ -92,20 +93,20 @@ impl FlowTable {
         }
     }
 
-    /// Sets the key of the hash table, before the first entry.
+    /// Sets the key of the hash table. The table must be empty.
     pub(crate) fn set_key(&mut self, key: Secret) {
         self.flows.set_key(key);
     }
 
-    /// Adopts the limit of another table. The caller removes handshakes above the limit with
-    /// [`forget_surplus`](FlowTable::forget_surplus).
+    /// Adopts the limit of another table, and whether it tells ports apart. The caller removes handshakes above the
+    /// limit with [`forget_surplus`](FlowTable::forget_surplus).
     pub(crate) fn go_on_as(&mut self, other: &FlowTable) {
         self.flows.set_limit(other.flows.limit());
         self.tells_ports_apart = other.tells_ports_apart;
     }
 
     /// Looks up the connection of a packet in this direction. `continues` compares a packet with a stream. If the
-    /// headers and the ingress match, it returns the changed fields and the stream's connection.
+    /// headers and the ingress match, `continues` returns the changed fields and the stream's connection.
     #[inline(always)]
     pub(crate) fn find(
         &mut self,
@@ -156,13 +157,14 @@ impl FlowTable {
         Found::Known(at, facts)
     }
 
-    /// Returns the connection between these ends, without VLAN tags. Its packets from the first end to the second
-    /// are sent toward this side.
+    /// Returns the connection between these ends, without VLAN tags. Packets from the first end to the second are
+    /// sent toward the side `toward`.
     pub(crate) fn between(&self, ends: [(Address, u16); 2], toward: Toward) -> Option<Handle> {
         self.flows.find(&FlowKey::between(ends, toward))
     }
 
-    /// Returns the connection of a packet. Creates a missing one. `None` if the packet has no connection.
+    /// Returns the connection of a packet. An unknown connection gets an entry. `None` if the packet has no
+    /// connection.
     pub(crate) fn open(&mut self, now: Time, packet: &Packet, found: &mut Found) -> Option<Handle> {
         let Found::New(key, facts) = *found else { return found.at() };
         let at = self.insert(now, key);
@@ -205,7 +207,7 @@ impl FlowTable {
         self.flows.slot_mut(at).handshake.as_mut()
     }
 
-    /// Sets the handshake of a connection without one.
+    /// Sets the handshake of a connection. The connection must not have a handshake yet.
     pub(crate) fn set_handshake(&mut self, at: Handle, handshake: Handshake) {
         self.flows.slot_mut(at).handshake = Some(handshake);
         self.flows.charge(at, FLOW_CHARGE);
@@ -437,8 +439,8 @@ impl FlowKey {
         Some((FlowKey { narrow, wide, ports, version, protocol, tags, port }, facts))
     }
 
-    /// Returns the key of a TCP connection without VLAN tags. Its packets from the first end to the second are sent
-    /// toward this side.
+    /// Returns the key of a TCP connection without VLAN tags. Packets from the first end to the second are sent
+    /// toward the side `toward`.
     pub(crate) fn between([from, to]: [(Address, u16); 2], toward: Toward) -> FlowKey {
         let [narrow, wide] = match toward {
             Toward::Wide => [from, to],
@@ -466,7 +468,8 @@ impl Key for FlowKey {
 }
 
 impl FlowHash {
-    /// Returns the hash of a TCP or UDP packet. Fragments and truncated packets give the hash of another flow.
+    /// Returns the hash of a TCP or UDP packet. For a fragment or a truncated packet, the hash may be that of
+    /// another flow.
     #[inline(always)]
     fn of(packet: &Packet) -> Option<FlowHash> {
         let upper = packet.ip().upper.filter(|upper| matches!(upper.protocol, TCP | UDP))?;

@@ -14,8 +14,8 @@ pub struct WirePackets<'a> {
     room: [u8; FRAGMENT_HEADER_LEN_MAX],
 }
 
-/// The wire packets of a packet, each with a header buffer from the caller. So many wire packets can be transmitted
-/// together.
+/// The wire packets of a packet, each with a header buffer from the caller. A port can therefore transmit several
+/// wire packets together.
 #[derive(Debug)]
 pub struct FragmentWriter<'a> {
     packet: &'a Packet,
@@ -39,7 +39,7 @@ struct Cutting<'a> {
 }
 
 impl<'a> WirePackets<'a> {
-    /// Iterates over the wire packets of `packet`, by its `fragmentation`.
+    /// Returns an iterator over the wire packets of `packet`: its fragments, its segments, or the packet itself.
     pub fn of(packet: &'a Packet) -> WirePackets<'a> {
         WirePackets { cuts: FragmentWriter::of(packet), room: [0; FRAGMENT_HEADER_LEN_MAX] }
     }
@@ -55,7 +55,7 @@ impl<'a> WirePackets<'a> {
 }
 
 impl<'a> FragmentWriter<'a> {
-    /// Iterates over the wire packets of `packet`, by its `fragmentation`.
+    /// Returns an iterator over the wire packets of `packet`: its fragments, its segments, or the packet itself.
     #[inline]
     pub fn of(packet: &'a Packet) -> FragmentWriter<'a> {
         let state = match (packet.fragment_ranges(), packet.fragmentation) {
@@ -66,8 +66,8 @@ impl<'a> FragmentWriter<'a> {
     }
 
     /// Returns the next wire packet; `None` after the last. Its header is written to the start of `room`. `room`
-    /// needs [`FRAGMENT_HEADER_LEN_MAX`] bytes, or at least the length of link, IP and transport header. The header
-    /// of an undivided packet stays in place.
+    /// must hold the link, IP and transport headers: [`FRAGMENT_HEADER_LEN_MAX`] bytes are always enough. The
+    /// header of an undivided packet stays in place.
     ///
     /// # Panics
     /// If the header is longer than `room`.
@@ -91,7 +91,8 @@ impl<'a> FragmentWriter<'a> {
 impl<'a> Cutting<'a> {
     #[inline]
     fn new(packet: &'a Packet, fragment_ranges: FragmentRanges<'a>, cut: Fragmentation) -> Cutting<'a> {
-        // A fragment of a fragment retains its offset and its datagram's end (RFC 791 section 3.2, R003).
+        // The fragments of a fragment start at its offset. MF stays set unless it is the datagram's last fragment
+        // (RFC 791 section 3.2, R003).
         let (offset, more) = packet.ip().fragment.map_or((0, false), |fragment| (fragment.offset, fragment.more));
         let base = Fragment { id: cut.id, offset, more };
         Cutting { fragment_ranges, template: Template::new(packet), base, payload: packet.payload() }

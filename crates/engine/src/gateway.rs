@@ -1,9 +1,9 @@
 //! Batches of frames from a port -> packets of the right sizes.
 //!
 //! A gateway has one or more directions. Each direction has a pool, a ledger, an output queue, and the stages of
-//! the side that receives its packets. A border has two directions. A border also remembers the MSS that the hosts
-//! of both sides announced. Live workers, the simulator, the capture rewriter, the fuzzers and the benchmark drive
-//! a gateway in this loop:
+//! the side that its packets are sent to. A border has two directions. A border also remembers the MSS that the
+//! hosts of both sides announced. Live workers, the simulator, the capture rewriter, the fuzzers and the benchmark
+//! drive a gateway in this loop:
 //!
 //! ```
 //! use wideload_engine::packet::{Frame, HEADROOM, Ingress, LinkType, Pool, Time};
@@ -53,8 +53,8 @@
 //! - Packets that arrive in order within a flow are sent in order.
 //! - After [`expire`](Gateway::expire), no packet is held beyond its deadline. The held packets never exceed their
 //!   memory limit.
-//! - No transmitted packet exceeds the MTU of its side. There are two exceptions. A kernel behind the gateway may
-//!   divide packets itself. Packets that must not be fragmented are counted.
+//! - No transmitted packet exceeds the MTU of its side. There are two exceptions: packets for a kernel that divides
+//!   them, and packets that no active stage may divide. Both are counted as `left_oversize`.
 //! - The engine reads no clock and draws no random number: equal calls produce equal packets.
 
 use crate::coalescing::Coalescer;
@@ -82,7 +82,7 @@ pub struct Gateway {
 /// The frames of one receive call, in order of arrival: the split frames first.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// Frames whose payload was received in a predicted slot. Their number and order are those of the slots.
+    /// Frames whose payload was received in a predicted slot: one frame for each used slot, in slot order.
     pub split: Vec<SplitFrame>,
     /// Frames received in one buffer each.
     pub frames: Vec<Frame>,
@@ -99,7 +99,8 @@ struct Direction {
 }
 
 impl Gateway {
-    /// Creates a gateway without held packets. `pools` is called for the pool of each direction.
+    /// Creates a gateway without held packets. `pools` is called once for each direction, and returns the
+    /// direction's pool.
     ///
     /// # Panics
     /// If a border does not have exactly two directions, or if a gateway with more than two directions coalesces.
@@ -116,10 +117,10 @@ impl Gateway {
 
     /// Returns the predicted payload slots for the next frames of a direction, and the pool for their buffers.
     ///
-    /// The caller must push the batch received with these slots next in this direction. Until then, every call that
-    /// could free the memory of the slots panics: [`release`](Gateway::release), [`expire`](Gateway::expire),
-    /// [`flush`](Gateway::flush), [`hand_over`](Gateway::hand_over), [`switch`](Gateway::switch),
-    /// [`replace`](Gateway::replace).
+    /// The caller's next [`push`](Gateway::push) in this direction must contain the batch that was received with
+    /// these slots. Until then, every call that could free the memory of the slots panics:
+    /// [`release`](Gateway::release), [`expire`](Gateway::expire), [`flush`](Gateway::flush),
+    /// [`hand_over`](Gateway::hand_over), [`switch`](Gateway::switch), [`replace`](Gateway::replace).
     #[inline]
     pub fn places(&mut self, direction: usize) -> (Option<PayloadSlots<'_>>, &mut Pool) {
         let Direction { side, out, .. } = self.of_mut(direction);
@@ -127,15 +128,15 @@ impl Gateway {
         (side.places(), &mut out.pool)
     }
 
-    /// Returns payload slots and pool as [`places`](Gateway::places) does, predicted from the header of the next
-    /// packet. For ports that read this header before they choose the slot of its payload.
+    /// Returns slots and pool as [`places`](Gateway::places) does. The slots are predicted from the header of the
+    /// next packet. For ports that read this header before they choose the slot of its payload.
     pub fn places_for(&mut self, next: &Packet, direction: usize) -> (Option<PayloadSlots<'_>>, &mut Pool) {
         let Direction { side, out, .. } = self.of_mut(direction);
         side.predict(Some(next), &mut out.pool);
         (side.places(), &mut out.pool)
     }
 
-    /// Processes a complete batch. The caller calls [`expire`](Gateway::expire) with the same `now` first.
+    /// Processes a complete batch. The caller must first call [`expire`](Gateway::expire) with the same `now`.
     #[inline]
     pub fn push(&mut self, now: Time, direction: usize, batch: &mut Batch) {
         let Gateway { directions, connections, .. } = self;
@@ -181,7 +182,7 @@ impl Gateway {
         side.release(now, connections, out);
     }
 
-    /// Sends or drops all held packets and removes all state whose deadline has passed.
+    /// Sends or drops the held packets whose deadline has passed, and removes state that timed out.
     pub fn expire(&mut self, now: Time) {
         if self.connections.next_deadline().is_some_and(|deadline| deadline <= now) {
             self.connections.expire(now);
@@ -194,13 +195,15 @@ impl Gateway {
         }
     }
 
-    /// Returns the earliest deadline of all held packets. `None` if no packet is held. Idle connections have no
-    /// deadline here: the next [`expire`](Gateway::expire) removes those that timed out.
+    /// Returns the time at which the stages next need [`expire`](Gateway::expire), for held packets or for state
+    /// such as idle streams. `None` if the stages hold neither. The time-outs of handshakes are ignored: any later
+    /// [`expire`](Gateway::expire) removes handshakes that timed out.
     pub fn next_deadline(&self) -> Option<Time> {
         self.directions.iter().filter_map(|direction| direction.side.next_deadline()).min()
     }
 
-    /// Returns the earliest deadline of the packets held in a direction. `None` if no packet is held.
+    /// Returns the time at which the stages of a direction next need [`expire`](Gateway::expire). `None` if they
+    /// hold no packet and no state.
     pub fn next_deadline_of(&self, direction: usize) -> Option<Time> {
         self.of(direction).side.next_deadline()
     }
@@ -213,14 +216,15 @@ impl Gateway {
         }
     }
 
-    /// Sends all held packets of a direction to the successor of this gateway. They are not resized for this side.
+    /// Queues all held packets of a direction, without sizing, for the successor of this gateway. The successor
+    /// adapts them to its MTU.
     pub fn hand_over(&mut self, now: Time, direction: usize) {
         let (Direction { side, out, .. }, connections) = self.unpredicted(direction);
         side.hand_over(now, connections, out);
     }
 
-    /// Returns the next packet or frame to send, and counts a packet as forwarded. The caller counts frames that
-    /// carry no packet with [`Ledger::pass`].
+    /// Returns the next packet or frame to send. A packet for the other side is counted as forwarded. For a frame
+    /// without an IP packet, the caller must call [`Ledger::pass`].
     #[inline]
     pub fn next(&mut self, direction: usize) -> Option<Egress> {
         self.of_mut(direction).out.next_direction()
@@ -255,13 +259,13 @@ impl Gateway {
         &self.of(direction).side
     }
 
-    /// Returns the packets and payload bytes held in a direction, and the number of their buffers.
+    /// Returns the held packets of a direction with their payload bytes, and the number of their buffers.
     pub fn held(&self, direction: usize) -> (Tally, usize) {
         self.of(direction).side.aggregation.held()
     }
 
-    /// Whether no packet is queued and no segment is held in a direction, so that none can overtake offloaded
-    /// segments.
+    /// Whether a direction has no queued packet and no held segment. Otherwise, offloaded segments could overtake
+    /// them.
     pub fn is_idle(&self, direction: usize) -> bool {
         let Direction { side, out, .. } = self.of(direction);
         out.queued_count() == 0 && side.aggregation.coalescer.as_ref().is_none_or(Coalescer::is_empty)
@@ -324,11 +328,12 @@ impl Gateway {
         found.switch(now, (direction, stage), switch, connections, secrets);
     }
 
-    /// Applies new settings with an equal number of directions. New state is keyed with `secrets`. Held packets may
-    /// still grow under the new settings. IP IDs issued before are not reused too soon.
+    /// Applies new settings. The number of directions must not change. New state is keyed with `secrets`. The new
+    /// stages take over the held packets. The counters of IP IDs continue, so that no ID is reused within its
+    /// lifetime.
     ///
     /// # Panics
-    /// As [`new`](Gateway::new), and if the number of directions changes.
+    /// Under the conditions of [`new`](Gateway::new), or if the number of directions changes.
     pub fn replace(&mut self, now: Time, settings: &GatewaySettings, secrets: Secrets) {
         settings.check_directions();
         self.secrets = secrets;
@@ -341,8 +346,8 @@ impl Gateway {
         }
     }
 
-    /// Checks the conservation laws of a direction between two batches. Every received packet was sent or is held.
-    /// Every buffer in use is held or queued.
+    /// Checks the conservation laws of a direction between two batches. Every received packet must have been sent
+    /// or retired, or be held. Every buffer in use must be held or queued.
     ///
     /// # Errors
     /// The violated law, with its counts.
@@ -433,9 +438,9 @@ impl Direction {
 }
 
 impl Batch {
-    /// Receives a frame as a port does. The payload is written to the next slot, as long as all earlier frames may
-    /// be the predicted fragments. Any other frame is written to a buffer of its own. Returns false if there was no
-    /// memory and the frame was dropped.
+    /// Adds a frame to the batch, as a port does. If all earlier frames of the batch are split frames, the payload
+    /// is written to the next slot. Otherwise the complete frame is written to one buffer. Returns false if there
+    /// was no memory and the frame was dropped.
     pub fn receive(
         &mut self,
         frame: &[u8],
@@ -445,7 +450,8 @@ impl Batch {
         pool: &mut Pool,
     ) -> bool {
         let link_len = Link::parse(medium, frame).map_or(0, |link| link.len);
-        // Bytes behind the longest packet are padding. A packet that claims more does not parse.
+        // Bytes beyond the maximum length of an IP packet are padding. A packet whose header claims more does not
+        // parse.
         let frame = frame.get(..link_len + IP_LEN_MAX + 1).unwrap_or(frame);
         let Some(mut buffer) = pool.share(frame.len() - link_len) else { return false };
         let (at, len) = (HEADROOM - link_len, frame.len());

@@ -40,7 +40,8 @@ pub(crate) struct Handshake {
 pub(crate) struct Announcement {
     /// Maximum length of the packets that the host accepts, in bytes, including the IP header; 0 if unknown.
     pub(crate) len_max: u16,
-    /// Whether `len_max` exceeds the announced MSS, because every host accepts this minimum.
+    /// Whether the announced MSS is below the minimum that every host accepts. `len_max` then follows from this
+    /// minimum.
     pub(crate) is_below_floor: bool,
     /// The sequence number of the SYN with the announcement.
     pub(crate) seq: u32,
@@ -54,7 +55,7 @@ pub(crate) struct Announcement {
     pub(crate) is_fast_open: bool,
     /// Whether a SYN of the host asked for accurate ECN.
     pub(crate) asks_accurate_ecn: bool,
-    /// Whether any packet of the host was received here.
+    /// Whether any packet from the host was received here.
     pub(crate) has_passed: bool,
 }
 
@@ -102,7 +103,8 @@ impl Handshake {
         (receiver.len_max > 0).then_some(SegmentLimit { len_max: end.len_max, may_grow })
     }
 
-    /// Takes a SYN. Returns whether the state changed. Any of several unanswered SYNs may begin the connection.
+    /// Takes a SYN. Returns false if a complete handshake stays valid. Any of several unanswered SYNs may begin the
+    /// connection.
     pub(crate) fn open(&mut self, announced: &MssOption, ip: &Ip, toward: Toward) -> bool {
         let lives = self.is_agreed;
         let offer = Announcement::announcing(announced, ip);
@@ -122,7 +124,7 @@ impl Handshake {
         !lives
     }
 
-    /// Takes a SYN-ACK. Returns whether the state changed.
+    /// Takes a SYN-ACK. Returns false if a complete handshake stays valid.
     pub(crate) fn answer(&mut self, announced: &MssOption, ip: &Ip, toward: Toward) -> bool {
         // A forged SYN-ACK proves nothing: until a handshake is complete, the former connection stays valid.
         let lives = self.is_agreed;

@@ -37,8 +37,8 @@ struct Bucket {
 }
 
 impl IcmpResponder {
-    /// Creates a responder with one IPv4 and one IPv6 source address, which sends at most `per_second` errors on
-    /// average.
+    /// Creates a responder with one IPv4 and one IPv6 source address, for at most `per_second` errors on average,
+    /// and `burst` errors at once.
     pub fn new(sources: [IpAddr; 2], per_second: u32, burst: u32, secret: Secret) -> IcmpResponder {
         let interval = Duration::from_secs(1) / per_second.max(1);
         let own = vec![Bucket::default(); OWN_COUNT].into_boxed_slice();
@@ -113,7 +113,7 @@ impl Bucket {
 pub const ANSWERS_PER_SECOND: u32 = 1_000;
 /// Burst limit of ICMP errors: the default of Linux (net.ipv4.icmp_msgs_burst).
 pub const ANSWERS_BURST: u32 = 50;
-/// Steps of the jitter, which is between 0 and a quarter of a token.
+/// Number of steps of the jitter, which is between 0 and a quarter of a token.
 const JITTER_STEPS: u64 = 256;
 /// Number of buckets for destinations.
 const OWN_COUNT: usize = 1_024;

@@ -34,7 +34,7 @@ impl Identifiers {
         Identifiers { secret, lifetime, counters }
     }
 
-    /// Continues the counters of another issuer, but keeps the own lifetime.
+    /// Continues the counters of another issuer, but keeps the lifetime of this issuer.
     pub(crate) fn go_on_from(&mut self, others: Identifiers) {
         (self.secret, self.counters) = (others.secret, others.counters);
     }
@@ -79,8 +79,8 @@ const COUNTER_COUNT: usize = 1_024;
 const BLOCK_COUNT: usize = 16;
 /// Number of IDs in a block.
 const BLOCK_LEN: u64 = 65_536 / BLOCK_COUNT as u64;
-/// Default lifetime of a datagram. The two minutes of RFC 791 would allow 546 datagrams per second. Two seconds
-/// allow about 30,700 (RFC 6864 section 5.2, RFC 4963 section 2).
+/// Default lifetime of a datagram. The two minutes of RFC 791 would allow 546 datagrams per second between two
+/// hosts. Two seconds allow about 30,700 (RFC 6864 section 5.2, RFC 4963 section 2).
 pub const LIFETIME: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! A key and a value -> a number that cannot be predicted without the key.
 //!
-//! Hash tables, IP IDs and the jitter of ICMP errors use it. The random key itself is left to the caller.
+//! Hash tables, IP IDs and the jitter of ICMP errors use such numbers. The random key itself is left to the caller.
 
 use core::hash::{Hash, Hasher};
 use siphasher::sip::SipHasher13;
@@ -39,11 +39,11 @@ impl Secret {
 
 /// The hash key of one table, for table keys of up to eight words.
 ///
-/// Two words of the hash key are added to each two words of a value, and multiplied. The 128-bit products are
-/// summed (NH; Black and others, UMAC, CRYPTO 1999, section 4). Over all hash keys, two different values have equal
-/// sums with a probability of at most 2^-64, before folding. So nobody finds collisions without the hash key
-/// (rel:A10). The hash key is never visible: it is derived from the secret by a one-way function, and hashes never
-/// leave their table.
+/// Each pair of words of a value is added to a pair of words of the hash key, and the two sums are multiplied. The
+/// 128-bit products are summed (NH; Black and others, UMAC, CRYPTO 1999, section 4). Before folding, the
+/// probability that two different values have equal sums is at most 2^-64 for a random hash key. So nobody finds
+/// collisions without the hash key (rel:A10). The hash key is never visible: it is derived from the secret by a
+/// one-way function, and hashes never leave their table.
 #[derive(Clone, Copy)]
 pub struct TableKey([u64; TABLE_WORDS + 2]);
 
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn one_step_is_that_of_split_mix_64() {
-        // The first numbers of its authors' generator for these seeds.
+        // The first numbers of the SplitMix64 authors' generator for these seeds.
         assert_eq!([mix(0), mix(1_234_567)], [0xE220_A839_7B1D_CDAF, 6_457_827_717_110_365_317]);
     }
 
@@ -128,7 +128,7 @@ mod tests {
     fn every_upper_bit_of_a_sum_changes_the_hash() {
         let table = TableKey::new(Secret::new(5));
         let TableKey([_, _, one, other, rest @ ..]) = table;
-        // A sum of 2^32 times 2^32 times the number: it is all in the upper half.
+        // The sum is the number times 2^64, so only its upper half is not zero.
         let hash = |number: u64| {
             let mut words = [0; 8];
             words[0] = (1_u64 << 32).wrapping_sub(one);

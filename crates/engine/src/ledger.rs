@@ -2,7 +2,7 @@
 //!
 //! Every received packet, with every byte of its payload, has one named outcome. [`Ledger::check`] tests this
 //! conservation law (rel:G35): received + made = forwarded + retired + held + used. `MADE` and `USED` list the
-//! events whose packets were made or used.
+//! events that count made packets and used packets.
 
 use core::fmt;
 use core::ops::AddAssign;
@@ -13,7 +13,8 @@ use packet::{CopyError, Packet, ParseError};
 pub struct Tally {
     /// Number of wire packets: a GSO packet contributes one for each segment.
     pub packets: u64,
-    /// Bytes behind the IP headers that every fragment repeats. For a frame without an IP packet: all of its bytes.
+    /// Payload bytes: all bytes behind the IP headers, because fragments repeat these headers. For a frame without
+    /// an IP packet: all of its bytes.
     pub bytes: u64,
 }
 
@@ -88,8 +89,8 @@ counters! {
         FragConflict "frag_conflict" "Two fragments disagree about the datagram's end, so the datagram was dropped."
         FragEcnMix "frag_ecn_mix" "Some fragments of the datagram use ECN and others do not (RFC 3168)."
         FragPoisoned "frag_poisoned" "The fragment belongs to a datagram that was dropped for overlap or conflict."
-        FragLate "frag_late" "The datagram timed out and was dropped. All roles of `wideload` forward its fragments instead: see `released_timeout`."
-        FragEvicted "frag_evicted" "The incomplete datagram was evicted and dropped, because memory was full. All roles of `wideload` forward its fragments instead: see `released_evicted`."
+        FragLate "frag_late" "Fragments of datagrams that timed out and were dropped. Always 0 in `wideload`, which forwards such fragments: see `released_timeout`. Only programs that use the library with `Late::Retire` count it."
+        FragEvicted "frag_evicted" "Fragments of incomplete datagrams that were evicted and dropped, because memory was full. Always 0 in `wideload`, which forwards such fragments: see `released_evicted`. Only programs that use the library with `Late::Retire` count it."
         TooBig "too_big" "The packet exceeds the next link's MTU and must not be fragmented (DF, IPv6)."
         Uncuttable "uncuttable" "The headers do not fit into one fragment of this MTU."
         NoIdentifier "no_identifier" "No IPv4 ID is free: all were used within the lifetime of a datagram."
@@ -116,7 +117,7 @@ counters! {
         MergedEvicted "merged_evicted" was "joined_evicted" "Longer fragments that were sent for another datagram or because memory was full."
         MergedAtEnd "merged_at_end" was "joined_at_end" "Longer fragments that were sent at the end of the input."
         MergeRefused "merge_refused" was "join_refused" "Fragments that were forwarded unchanged because merge memory was full."
-        Coalesced "coalesced" was "gathered" "TCP segments and UDP datagrams that entered a run, runs of one included."
+        Coalesced "coalesced" was "gathered" "TCP segments that entered a run, runs of one included. Programs that use the library may also coalesce UDP datagrams."
         RunFull "run_full" "Runs that ended because the next segment would exceed the MTU or the limit."
         RunPushed "run_pushed" "Runs that ended with PSH or FIN."
         RunUneven "run_uneven" "Runs that ended because a segment's length differed from the first one's."
@@ -218,7 +219,7 @@ impl Ledger {
         *counters_mut(&mut self.retired, reason as usize) += ended;
     }
 
-    /// Counts an event. Ports use it too, for work such as completed checksums.
+    /// Counts an event. Ports call this method too, for work such as completed checksums.
     pub fn note(&mut self, event: Event, tally: Tally) {
         *counters_mut(&mut self.events, event as usize) += tally;
     }

@@ -1,10 +1,10 @@
-//! Packets of one size in, the same traffic at another packet size out.
+//! Packets of one size -> the same traffic in packets of another size.
 //!
-//! The engine reassembles IP fragments, merges fragments, coalesces TCP segments and UDP datagrams, segments GSO
-//! packets, fragments packets that exceed the MTU, and makes the ICMP errors for packets that must not be
+//! The engine reassembles or merges IP fragments, and coalesces TCP segments and UDP datagrams. It segments GSO
+//! packets, and fragments packets that exceed the MTU. It makes the ICMP errors for packets that must not be
 //! fragmented. It is pure: it opens no socket, starts no thread, reads no clock and draws no random number. The
-//! caller supplies frames, times and secrets, and sends the packets. The entry is [`Gateway`]; its methods state
-//! the contract.
+//! caller supplies frames, times and secrets, and sends the packets. Programs use the engine through [`Gateway`].
+//! The documentation of its methods is the contract.
 //!
 //! # Example: rewrite a capture
 //!
@@ -105,8 +105,8 @@
 //!
 //! # Example: two TUN devices
 //!
-//! A live program has the same loop, with ports instead of files. The first page of the crate
-//! [`wideload-port`](../wideload_port/index.html) has it complete.
+//! A live program has the same loop, with ports instead of files. The first page of
+//! [`wideload-port`](../wideload_port/index.html) shows the complete program.
 #![forbid(unsafe_code)]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]

@@ -57,8 +57,9 @@ pub struct MergeLimits {
 pub enum Full {
     /// The fragment is forwarded unchanged, and open runs continue (C19).
     Pass,
-    /// The oldest run is sent to make room, as in the paper: a fragment occupies its slot before it is examined.
-    /// With more concurrent datagrams than runs, hardly any fragments are merged. For comparison only.
+    /// The oldest run is sent to make room, as in Chandranmenon's paper: a fragment gets a run's memory before it
+    /// is examined. With more concurrent datagrams than runs, hardly any fragments are merged. Only used for
+    /// comparison with the paper.
     Evict,
 }
 
@@ -137,7 +138,7 @@ struct Run {
 /// The progress of a datagram: the bytes that were forwarded or merged so far.
 #[derive(Clone, Copy, Debug)]
 struct DeliveredUpTo {
-    /// Offset behind its highest received byte, in bytes.
+    /// Offset behind the highest received byte of the datagram, in bytes.
     top: usize,
     /// Whether the first fragment had offset 0, and every later fragment began at the end of the fragment before
     /// it.
@@ -150,11 +151,11 @@ struct DeliveredUpTo {
 struct Arrival {
     packet: Packet,
     datagram: DatagramKey,
-    /// Start of its payload in the datagram, in bytes. `end` is the offset behind the payload.
+    /// Offset of the payload in the datagram, in bytes. `end` is the offset behind the payload.
     start: usize,
     end: usize,
     more: bool,
-    /// Whether a host would accept the fragment, and the fragment may be made longer.
+    /// Whether a host would accept the fragment, and routers may make it longer.
     is_sound: bool,
 }
 
@@ -212,12 +213,12 @@ impl FragmentMerger {
         }
     }
 
-    /// Returns the deadline at which [`expire`](FragmentMerger::expire) next has work.
+    /// Returns the time at which [`expire`](FragmentMerger::expire) next has work.
     pub fn next_deadline(&self) -> Option<Time> {
         self.runs.next_deadline()
     }
 
-    /// Recounts the held fragments and payload bytes, and the number of their buffers.
+    /// Recounts the held fragments with their payload bytes, and their buffers.
     pub fn held(&self) -> (Tally, usize) {
         self.runs.values().fold((Tally::NONE, 0), |(mut tally, buffers), run| {
             tally += run.came;
@@ -429,9 +430,9 @@ impl Key for RunKey {
     }
 }
 
-/// Number of remembered run handles.
+/// Number of hints, separately for open runs and for the progress of datagrams.
 const HINT_COUNT: usize = 64;
-/// Charge of a run beside its buffer, in bytes: its slot, its source, and their table entries.
+/// Charge of a run without its buffer, in bytes: its slot, its source, and their table entries.
 const RUN_CHARGE: usize = 512;
 /// Maximum number of datagrams whose progress is remembered.
 const PASSED_COUNT: usize = 1_024;

@@ -1,11 +1,11 @@
 //! TCP packets -> the largest size that their receiver accepts; SYNs with the MSS rewritten.
 //!
 //! A border rewrites the MSS of each SYN. Toward the wide side the MSS is raised, so that hosts there send wide
-//! segments, which the border segments. Toward the narrow side the MSS is lowered, so that hosts there send packets
-//! that fit their links. The MSS that each host announced is stored with its [handshake](crate::handshake). It
-//! limits every packet to that host. So neither segmentation nor coalescing makes a segment longer than its
-//! receiver announced. A connection may have begun before this process, or its state may have been evicted. Its
-//! packets are limited to lengths that are safe for unknown receivers.
+//! segments. The border splits these segments. Toward the narrow side the MSS is lowered, so that hosts there send
+//! packets that fit their links. The MSS that each host announced is stored with its [handshake](crate::handshake).
+//! It limits every packet to that host. So neither segmentation nor coalescing makes a segment longer than its
+//! receiver announced. A connection may have begun before this process, or its state may have been evicted. The
+//! packets of such a connection are limited to lengths that are safe for unknown receivers.
 //!
 //! Raising is correct only if the wide host's packets cross this border. The MSS of a SYN-ACK is raised if its SYN
 //! was received here. The MSS of a SYN is raised if the same wide host recently sent a packet to the same network
@@ -13,10 +13,10 @@
 //! long for the other route, until an ICMP error or a time-out makes them shorter. The border recognizes such a
 //! connection, because its handshake is completed although the SYN-ACK was never received here. For the next hour,
 //! no SYN from that network toward that host is raised. An attacker can forge two segments of such a handshake.
-//! This suppresses raising only for the network of the forged source address.
+//! Such a forgery suppresses raising only for the network of the forged source address.
 //!
-//! Hosts that use TCP Fast Open store the MSS for later SYNs with data, which cannot be segmented. So their
-//! SYN-ACKs announce the narrow host's own MSS (RFC 7413 section 4.1.3).
+//! Hosts that use TCP Fast Open store the MSS for later SYNs with data, which cannot be segmented. So a SYN-ACK to
+//! such a host keeps the narrow host's own MSS (RFC 7413 section 4.1.3).
 //!
 //! Some SYNs are forwarded unchanged: damaged SYNs, signed SYNs (RFC 2385, RFC 5925, RFC 4302), SYNs in fragments,
 //! and SYNs without exactly one valid MSS.
@@ -114,7 +114,7 @@ impl Mss {
         Mss { border, pairs: FairTable::new(limit, &[BYPASS_TIMEOUT], secret), forgotten_count: 0 }
     }
 
-    /// Sets the hash key of the pair table, before the first entry.
+    /// Sets the hash key of the pair table. The table must be empty.
     pub(crate) fn set_key(&mut self, key: Secret) {
         self.pairs.set_key(key);
     }
@@ -127,8 +127,8 @@ impl Mss {
         self.keep_pairs_limit();
     }
 
-    /// Handles a packet before the side that it is sent to. Rewrites the MSS of a SYN. Sets the receiver's limit on
-    /// every unfragmented TCP packet.
+    /// Handles a packet before the stages of the side that the packet is sent to. Rewrites the MSS of a SYN. Sets
+    /// the receiver's limit on every unfragmented TCP packet.
     #[inline]
     pub(crate) fn on_packet(
         &mut self,
@@ -385,8 +385,8 @@ impl Mss {
         }
     }
 
-    /// Restarts a connection's time-out, at most one time per [`MOMENT`]. Moves a connection that has just opened
-    /// to the reserve, so that unopened connections are evicted first.
+    /// Restarts a connection's time-out, at most one time per [`MOMENT`] unless the connection opens or closes.
+    /// Moves a connection that has just opened to the reserve, so that unopened connections are evicted first.
     #[inline]
     fn refresh(&mut self, now: Time, at: Handle, flags: u8, toward: Toward, flows: &mut FlowTable) {
         let Some(handshake) = flows.handshake_mut(at) else { return };
@@ -421,7 +421,7 @@ impl Mss {
         self.keep_pairs_limit();
     }
 
-    /// Whether this wide host's packets to this network cross the border, as far as is known.
+    /// Whether a wide host's packets to the network of a narrow host cross the border, as far as is known.
     fn both_pass(&mut self, now: Time, key: FlowKey) -> bool {
         let Some(at) = self.pairs.find(&PairKey::of(&key)) else { return false };
         let within = |moment: Option<Time>, timeout| moment.is_some_and(|moment| now.since(moment) < timeout);
@@ -447,7 +447,7 @@ impl Mss {
     }
 }
 
-/// Stores the MSS announced in a SYN. Returns the handshake from before.
+/// Stores the MSS announced in a SYN. Returns the handshake as it was before the SYN.
 fn remember(
     now: Time,
     at: Handle,
@@ -470,7 +470,7 @@ fn remember(
     } else {
         handshake.answer(announced, ip, toward)
     };
-    // A SYN that changed nothing does not restart the time-out either.
+    // While an earlier handshake stays valid, a SYN does not restart the time-out.
     if is_new || begins || !before.is_agreed {
         handshake.touched = now;
         flows.refresh(now, at, SHORT_TIMEOUT);
@@ -501,9 +501,10 @@ impl Key for PairKey {
 pub const SAFE_LEN: u16 = 1_280 - 20 - 8;
 /// Minimum number of raised segments that fit in a small first window.
 const SEGMENTS_IN_WINDOW: u32 = 4;
-/// First windows of at least this size are expected to grow. In bytes: half the maximum of a SYN.
+/// First windows of at least this size, in bytes, are expected to grow. The value is half the maximum window of a
+/// SYN.
 const WINDOW_SMALL: u16 = 1 << 15;
-/// Time for which a received packet proves its route. Routes seldom change within minutes.
+/// Maximum age of a packet that proves a route. Routes seldom change within minutes.
 const PASS_TIMEOUT: Duration = Duration::from_secs(600);
 /// Time without raising, after a host's packets to a network took another route.
 const BYPASS_TIMEOUT: Duration = Duration::from_secs(3_600);

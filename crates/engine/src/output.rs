@@ -26,7 +26,7 @@ pub struct Output {
 
 /// The next stage: another stage, or the queue of an [`Output`]. A packet is handed to the next stage immediately.
 pub trait Next {
-    /// Takes a packet from the stage before.
+    /// Takes a packet from the previous stage.
     fn forward(&mut self, packet: Packet);
 
     /// Returns the output behind all stages.
@@ -80,9 +80,9 @@ impl<N: Next> Next for &mut N {
 pub enum Egress {
     /// A packet to be sent toward its destination.
     Forward(Packet),
-    /// An ICMP error of our own, to be sent by the port that received the packet in error.
+    /// An ICMP error of our own, to be sent by the port that received the quoted packet.
     IcmpReply(Packet),
-    /// A frame without a packet for the engine, to be sent unchanged toward its destination.
+    /// A frame without a well-formed IP packet, to be sent unchanged toward its destination.
     PassThrough(OpaqueFrame, ParseError),
 }
 
@@ -161,7 +161,7 @@ impl Output {
         self.queue.len()
     }
 
-    /// Queues a frame behind the queued packets. The caller counts it when it is sent.
+    /// Queues a frame behind the queued packets. The caller counts the frame when the frame is sent.
     pub(crate) fn pass(&mut self, raw: OpaqueFrame, unfit: ParseError) {
         self.queue.push_back(Egress::PassThrough(raw, unfit));
     }
@@ -194,5 +194,5 @@ impl Output {
     }
 }
 
-/// Initial capacity of the queue: the packets that one push queues at most in the usual case.
+/// Initial capacity of the queue. One push rarely queues more packets.
 const QUEUE_LEN: usize = 64;

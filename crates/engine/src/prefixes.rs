@@ -51,21 +51,21 @@ impl<T> Prefixes<T> {
         Prefixes { default, said: Vec::new() }
     }
 
-    /// Adds the value `what` for all addresses of `prefix` that have no longer prefix in the map. A later value of
-    /// the same prefix replaces an earlier one.
+    /// Adds the value `what` for all addresses of `prefix`, except addresses with a longer prefix in the map. A
+    /// later value of the same prefix replaces an earlier one.
     pub fn with(mut self, prefix: Prefix, what: T) -> Prefixes<T> {
         let at = self.said.partition_point(|(other, _)| other.len > prefix.len);
         self.said.insert(at, (prefix, what));
         self
     }
 
-    /// Returns the value of all addresses. `None` if any prefix has a value of its own.
+    /// Returns the value that all addresses share. `None` if any prefix has a value of its own.
     #[inline]
     pub fn one(&self) -> Option<&T> {
         self.said.is_empty().then_some(&self.default)
     }
 
-    /// Whether `is_so` returns true for any value, including the default.
+    /// Whether `is_so` returns true for at least one value, including the default.
     pub fn any(&self, is_so: impl Fn(&T) -> bool) -> bool {
         is_so(&self.default) || self.said.iter().any(|(_, what)| is_so(what))
     }
@@ -264,7 +264,7 @@ mod tests {
                 let address = address(&mut random);
                 let bits = bits(address);
                 let fitting = model.iter().filter(|(start, _)| bits.starts_with(start));
-                // Of several equally long ones the last.
+                // Of prefixes with equal length, the last one counts.
                 let expected = fitting.max_by_key(|(start, _)| start.len()).map_or(0, |(_, number)| *number);
                 assert_eq!(*table.get(address.into()), expected, "seed {seed}: {address} in {table:?}");
                 found[usize::from(expected != 0)] += 1;
@@ -275,7 +275,7 @@ mod tests {
 
     // Helpers.
 
-    /// One of few nearby addresses, of both versions and near the edge between them.
+    /// Returns one of a few adjacent addresses, of both IP versions.
     fn address(random: &mut fastrand::Rng) -> IpAddr {
         let bases = ["10.0.0.0", "192.0.2.0", "::", "::fffe:0:0", "::1:0:0:0", "2001:db8::"];
         let base = bases[random.usize(..bases.len())].parse().unwrap();
@@ -291,7 +291,7 @@ mod tests {
         }
     }
 
-    /// The version and the bits of an address, as text.
+    /// Returns the version and the bits of an address as text.
     fn bits(address: IpAddr) -> String {
         match address {
             IpAddr::V4(ip) => format!("4{:032b}", ip.to_bits()),

@@ -1,7 +1,7 @@
 //! A connection with a raised MSS -> a TCP segment of this connection, to be quoted in an ICMP error.
 //!
-//! A border that ends tells wide hosts to send shorter segments. A host accepts the ICMP error only if it quotes a
-//! segment of the connection. Sending is left to [`Connections::tell`](crate::Connections::tell).
+//! A border that is being removed tells wide hosts to send shorter segments. A host accepts the ICMP error only if
+//! it quotes a segment of the connection. Sending is left to [`Connections::tell`](crate::Connections::tell).
 
 use core::net::IpAddr;
 use packet::ip::TCP;
@@ -21,7 +21,7 @@ pub(crate) struct Raised {
 }
 
 impl Raised {
-    /// Records the link header of a packet to the wide host.
+    /// Creates the record of a raised MSS, with the link header of a packet to the wide host.
     pub(crate) fn new(packet: &Packet, len: u16, acked: Option<u32>) -> Raised {
         let mut link = [0; LINK_LEN_MAX];
         let link_len = packet.link().len().min(LINK_LEN_MAX);
@@ -29,8 +29,8 @@ impl Raised {
         Raised { len, acked, link, link_len: link_len as u8, medium: packet.medium() }
     }
 
-    /// Records the link header of a packet from the wide host, with its MAC addresses swapped. The acknowledgement
-    /// number is unknown.
+    /// Creates the record of a raised MSS, with the link header of a packet from the wide host. The MAC addresses
+    /// are swapped. The acknowledgement number is unknown.
     pub(crate) fn of_sender(packet: &Packet, len: u16) -> Raised {
         let mut raised = Raised::new(packet, len, None);
         if packet.medium() == LinkType::Ethernet
@@ -50,8 +50,8 @@ impl Raised {
         }
     }
 
-    /// Builds a frame that the wide host may have sent, of the maximum length. It starts at the first
-    /// unacknowledged byte. `None` before the first acknowledgement.
+    /// Builds a frame of the maximum length, as the wide host might have sent it. The TCP payload starts at the
+    /// first unacknowledged byte. `None` before the first acknowledgement.
     pub(crate) fn segment(&self, wide: (Address, u16), narrow: (Address, u16)) -> Option<(Vec<u8>, LinkType)> {
         let (seq, len) = (self.acked?, usize::from(self.len));
         let mut frame = self.link.get(..usize::from(self.link_len))?.to_vec();

@@ -1,7 +1,7 @@
 //! The rules of a coalescer: the segments to join, the hold time, and the exempt flows.
 //!
-//! The rules are separate from the [coalescer](crate::coalescing), so that settings need no stage. [`Toggle`],
-//! which switches any stage, is here too.
+//! The rules are separate from the [coalescer](crate::coalescing), so that settings do not depend on a stage.
+//! [`Toggle`], which switches any stage, is here too.
 
 use crate::prefixes::Prefix;
 use core::time::Duration;
@@ -29,8 +29,8 @@ pub enum Mode {
 pub enum Hold {
     /// Ten times the flow's average interval, between 50 µs and 1 ms (L12 to L14, rel:G18).
     Adaptive,
-    /// A fixed time, below a minute. A value below 20 ms limits the age of a run to 20 ms, a larger one to twice
-    /// the value.
+    /// A fixed time, which must be below one minute. A value below 20 ms limits the age of a run to 20 ms, a larger
+    /// one to twice the value.
     Fixed(Duration),
 }
 
@@ -43,16 +43,15 @@ pub struct Rules {
     pub hold: Hold,
     /// Maximum length of a run of shorter packets, in bytes, including the IP header.
     pub len_max: u16,
-    /// Whether segments in packets above `len_max` are coalesced, up to the maximum of an IP header. Only for sides
-    /// that segment them again.
-    /// segmented again.
+    /// Whether segments in packets above `len_max` are coalesced, up to the maximum length of an IP packet. Only
+    /// for sides that segment the coalesced packets again.
     pub longer: Toggle,
-    /// Whether UDP datagrams are coalesced. Only for ports that transmit the segment size beside the packet.
+    /// Whether UDP datagrams are coalesced. Only for ports that transmit GSO packets with their segment size.
     pub udp: bool,
 }
 
-/// A flow that is never coalesced, because its latency matters more (L22). It contains the packets from or to this
-/// prefix and port.
+/// A flow that is never coalesced, because its latency matters more (L22). A packet belongs to it if its source or
+/// its destination has this prefix and port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exempt {
     /// Prefix of source or destination. `None`: all addresses.

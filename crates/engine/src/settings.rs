@@ -1,8 +1,8 @@
 //! Settings of a gateway -> its stages.
 //!
-//! Configurations, command lines, simulator scenes and tests all fill in [`GatewaySettings`]. They start with the
-//! defaults of a role. One constructor builds the stages from the settings. Names and help texts of options are
-//! left to the callers.
+//! Configurations, command lines, simulator scenes and tests all fill in [`GatewaySettings`]. Most of them start
+//! with the defaults of a role. [`Side::new`] builds the stages of a side. Names and help texts of options are left
+//! to the callers.
 
 use crate::coalescing::Coalescer;
 use crate::connections::Connections;
@@ -26,8 +26,8 @@ use packet::{Pool, Split};
 /// The settings of a gateway.
 #[derive(Clone, Debug)]
 pub struct GatewaySettings {
-    /// The settings of each direction, for the side that receives its packets. A border has two directions: the
-    /// first toward the narrow side, the second toward the wide side.
+    /// The settings of each direction, by direction number. A border has two directions: 0 toward the narrow side,
+    /// 1 toward the wide side.
     pub sides: Vec<SideSettings>,
     /// Rules for the rewriting of the MSS in SYNs. `None`: the MSS is not rewritten.
     pub border: Option<Border>,
@@ -50,17 +50,17 @@ pub struct SideSettings {
     pub fragment_timeout: Option<Duration>,
     /// Treatment of incomplete datagrams at their time-out.
     pub late: Late,
-    /// Maximum wait for the next fragment, where fragments are merged in order.
+    /// Maximum time from the first fragment of a merged run until the run is sent.
     pub merge_timeout: Duration,
     /// Treatment of a fragment for which the merger has no memory.
-    pub join_full: Full,
+    pub merge_full: Full,
     /// The conditions under which payloads are received directly at their predicted place (header split).
     pub placement: PlacementMode,
-    /// Mode of coalescing of TCP segments. `None`: segments are not coalesced.
+    /// The coalescing mode of TCP segments. `None`: segments are not coalesced.
     pub coalesce: Option<Mode>,
     /// Maximum wait of a segment for the next segment of its flow.
     pub hold: Holding,
-    /// Whether UDP datagrams are coalesced. Only for ports that transmit the segment size beside the packet.
+    /// Whether UDP datagrams are coalesced. Only for ports that transmit GSO packets with their segment size.
     pub coalesces_udp: bool,
     /// Flows whose segments are never held.
     pub exempt: Vec<Exempt>,
@@ -91,11 +91,11 @@ pub struct SideSettings {
 /// The position of a gateway in the network. It decides the defaults of its sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GatewayRole {
-    /// On a host, before its narrow link.
+    /// On a host with a narrow link.
     WideInterface,
-    /// On a router, beside its forwarding kernel.
+    /// On a router whose kernel forwards packets.
     Router,
-    /// Between a network of wide packets and one of narrow packets.
+    /// Between a network with a large MTU and a network with a small MTU.
     Border,
 }
 
@@ -107,7 +107,8 @@ pub enum Position {
     /// Packets of other hosts. Packets that must not be fragmented are dropped, and their source hosts get an ICMP
     /// error.
     Transit,
-    /// Packets for a kernel that forwards or delivers them. The kernel fragments or drops them.
+    /// Packets for a kernel that forwards or delivers them. If a packet exceeds an MTU, the kernel decides whether
+    /// to fragment it or drop it.
     Kernel,
 }
 
@@ -161,10 +162,10 @@ impl GatewaySettings {
 
     /// Returns the defaults of a role for both directions: toward the narrow side, then toward the wide side. The
     /// MTUs of the links are in bytes.
-    pub fn usual(stand: GatewayRole, wide_mtu: u16, narrow_mtu: u16) -> GatewaySettings {
+    pub fn usual(role: GatewayRole, wide_mtu: u16, narrow_mtu: u16) -> GatewaySettings {
         let sides = [(Toward::Narrow, narrow_mtu), (Toward::Wide, wide_mtu)];
-        let sides = sides.map(|(toward, mtu)| SideSettings::usual(stand, toward, mtu)).into();
-        let border = (stand == GatewayRole::Border).then(|| Border::usual(wide_mtu, narrow_mtu));
+        let sides = sides.map(|(toward, mtu)| SideSettings::usual(role, toward, mtu)).into();
+        let border = (role == GatewayRole::Border).then(|| Border::usual(wide_mtu, narrow_mtu));
         GatewaySettings { sides, border, flow_count: FLOW_COUNT }
     }
 
@@ -188,7 +189,7 @@ impl GatewaySettings {
         connections.with_table_key(table_key)
     }
 
-    /// Returns the settings of each side, with the limits that follow from the border.
+    /// Returns the settings of each side. At a border, [`Border`] determines the size limits for unknown flows.
     pub(crate) fn sides(&self) -> impl Iterator<Item = SideSettings> {
         self.sides.iter().enumerate().map(|(direction, side)| {
             let toward = Toward::of_direction(direction);
@@ -200,24 +201,24 @@ impl GatewaySettings {
 
 impl SideSettings {
     /// Returns the defaults of a role for one of its sides. The MTU of the side's link is in bytes.
-    pub fn usual(stand: GatewayRole, toward: Toward, mtu: u16) -> SideSettings {
+    pub fn usual(role: GatewayRole, toward: Toward, mtu: u16) -> SideSettings {
         let is_wide = toward == Toward::Wide;
-        let is_for_host = stand == GatewayRole::WideInterface && is_wide;
-        let position = match stand {
+        let is_for_host = role == GatewayRole::WideInterface && is_wide;
+        let position = match role {
             GatewayRole::WideInterface if is_wide => Position::Kernel,
             GatewayRole::WideInterface => Position::Source,
             GatewayRole::Router => Position::Kernel,
             GatewayRole::Border => Position::Transit,
         };
-        let coalesce = (stand == GatewayRole::Border && is_wide).then_some(Mode::Resize);
+        let coalesce = (role == GatewayRole::Border && is_wide).then_some(Mode::Resize);
         SideSettings {
             policies: Prefixes::new(if is_for_host { FragmentPolicy::Reassemble } else { FragmentPolicy::Off }),
-            fragment_timeout: (stand != GatewayRole::WideInterface).then_some(TRANSIT_TIMEOUT),
+            fragment_timeout: (role != GatewayRole::WideInterface).then_some(TRANSIT_TIMEOUT),
             coalesce,
             // At a border, segments arrive one by one at the speed of the slower link. The other roles coalesce the
             // segments of a burst.
-            hold: if stand == GatewayRole::Border { Holding::Adaptive } else { Holding::Burst },
-            segment: if stand == GatewayRole::Router { Toggle::Off } else { Toggle::On },
+            hold: if role == GatewayRole::Border { Holding::Adaptive } else { Holding::Burst },
+            segment: if role == GatewayRole::Router { Toggle::Off } else { Toggle::On },
             ..SideSettings::new(mtu, position)
         }
         .with_segment_size_for(is_for_host)
@@ -234,7 +235,7 @@ impl SideSettings {
             fragment_timeout: None,
             late: Late::Release { mtu },
             merge_timeout: MERGE_TIMEOUT,
-            join_full: Full::Pass,
+            merge_full: Full::Pass,
             placement: PlacementMode::default(),
             coalesce: None,
             hold: Holding::Adaptive,
@@ -260,12 +261,12 @@ impl SideSettings {
         SideSettings { segment_size: gso_packets, ..self }
     }
 
-    /// Whether this policy applies to any destination.
-    pub fn uses_policy(&self, join: FragmentPolicy) -> bool {
-        self.policies.any(|other| *other == join)
+    /// Whether this policy applies to at least one destination.
+    pub fn uses_policy(&self, policy: FragmentPolicy) -> bool {
+        self.policies.any(|other| *other == policy)
     }
 
-    /// Whether this stage is configured, switched off or not.
+    /// Whether this stage is configured, even if it is switched off.
     pub fn has(&self, stage: SideStage) -> bool {
         let reassembles =
             self.uses_policy(FragmentPolicy::Reassemble) || self.uses_policy(FragmentPolicy::ReassembleHop);
@@ -278,7 +279,7 @@ impl SideSettings {
         }
     }
 
-    /// Returns the stage that switches the reassembler. A reassembler that only serves
+    /// Returns the stage whose switch controls the reassembler. A reassembler that only serves
     /// [`FragmentPolicy::ReassembleHop`] belongs to the merge stage.
     pub(crate) fn reassembles_as(&self) -> SideStage {
         let is_for_hops_alone =
@@ -315,7 +316,7 @@ impl SideSettings {
         let Secrets { seed, table_key } = secrets;
         self.merges().then(|| {
             let (bytes, timeout) = (self.memory, self.merge_timeout);
-            let limits = MergeLimits { bytes, timeout, full: self.join_full, runs: RunsBy::Datagram };
+            let limits = MergeLimits { bytes, timeout, full: self.merge_full, runs: RunsBy::Datagram };
             FragmentMerger::new(limits, self.mtu, seed).with_table_key(table_key)
         })
     }
@@ -340,14 +341,14 @@ impl SideSettings {
         Some(coalescer.in_direction(direction).with_table_key(table_key))
     }
 
-    /// Whether datagrams are reassembled, and reassembly is not switched off.
+    /// Whether reassembly is configured and not switched off.
     pub(crate) fn reassembles(&self) -> bool {
         let policies =
             self.uses_policy(FragmentPolicy::Reassemble) || self.uses_policy(FragmentPolicy::ReassembleHop);
         policies && !self.left_out.contains(&self.reassembles_as())
     }
 
-    /// Whether fragments are merged in order, and merging is not switched off.
+    /// Whether merging is configured and not switched off.
     pub(crate) fn merges(&self) -> bool {
         self.uses_policy(FragmentPolicy::Merge) && !self.left_out.contains(&SideStage::Merge)
     }
@@ -362,7 +363,7 @@ impl SideSettings {
 }
 
 impl Side {
-    /// Builds the configured stages of this direction of a gateway.
+    /// Builds the configured stages of one direction of a gateway.
     pub fn new(settings: &SideSettings, direction: usize, secrets: Secrets) -> Side {
         let identifiers = |lifetime| Identifiers::new(secrets.seed, lifetime);
         let role = match settings.position {
@@ -386,7 +387,7 @@ impl Side {
                 fragment: settings.switch(SideStage::Fragment),
                 gso_packets: settings.segment_size(),
                 checksums: settings.checksums,
-                df_cut: settings.fragments_df.then(|| identifiers(LIFETIME)),
+                df_identifiers: settings.fragments_df.then(|| identifiers(LIFETIME)),
             },
         }
     }
@@ -396,9 +397,9 @@ impl Side {
 pub const MEMORY: usize = 64 << 20;
 /// Default maximum number of connections that a border remembers.
 pub const FLOW_COUNT: usize = 1 << 16;
-/// Default reassembly time-out in transit.
+/// Default reassembly time-out of routers and borders.
 pub const TRANSIT_TIMEOUT: Duration = Duration::from_millis(500);
-/// Default time-out of merging: the maximum wait of a fragment for the next one (rel:G18).
+/// Default time-out of merging: the maximum time from the first fragment of a run until the run is sent (rel:G18).
 pub const MERGE_TIMEOUT: Duration = Duration::from_millis(10);
 /// Maximum wait of a run with [`Holding::Burst`]. It takes effect at ports that always have more packets.
 pub const BURST_MAX: Duration = Duration::from_millis(1);

@@ -1,8 +1,8 @@
 //! Packets -> packets of the sizes that one side accepts: aggregation, then sizing.
 //!
-//! A side connects the stages of one direction. Aggregation makes one packet of many: reassembly, merging,
-//! coalescing. Sizing makes many packets of one. The choice of the direction and the connection table are left to
-//! the [gateway](crate::gateway).
+//! A side connects the stages of one direction. Aggregation combines several packets into one: reassembly, merging,
+//! coalescing. Sizing divides one packet into several. The choice of the direction and the connection table are
+//! left to the [gateway](crate::gateway).
 
 use crate::coalescing::Coalescer;
 use crate::connections::Connections;
@@ -22,13 +22,13 @@ use packet::{
 /// All stages for the packets that are sent to one side.
 #[derive(Debug)]
 pub struct Side {
-    /// Stages that make one packet of many.
+    /// Stages that combine several packets into one.
     pub aggregation: Aggregation,
-    /// Stages that make many packets of one.
+    /// The stage that divides packets, by segmentation or fragmentation.
     pub sizing: Sizing,
 }
 
-/// Stages that make one packet of many.
+/// Stages that combine several packets into one.
 #[derive(Debug)]
 pub struct Aggregation {
     /// Fragment policy, by destination (C14). If the stage of the policy is missing, fragments are forwarded
@@ -43,7 +43,8 @@ pub struct Aggregation {
 }
 
 impl Side {
-    /// Takes a packet that will be sent to this side. The caller calls [`expire`](Side::expire) with `now` first.
+    /// Takes a packet that will be sent to this side. The caller must first call [`expire`](Side::expire) with the
+    /// same `now`.
     pub fn push(&mut self, now: Time, packet: Packet, connections: &mut Connections, out: &mut Output) {
         let frame = Frame::Ip(packet);
         if self.take_front(now, core::slice::from_ref(&frame), connections, out) > 0 {
@@ -100,7 +101,7 @@ impl Side {
         }
     }
 
-    /// Takes the leading frames that continue the datagram of the last fragment. The result is that of
+    /// Takes the leading frames that continue the datagram of the last fragment. The result equals that of
     /// [`push`](Side::push) for each frame. Returns the number of frames taken.
     #[inline]
     pub(crate) fn take_front(
@@ -120,7 +121,7 @@ impl Side {
         taken
     }
 
-    /// Prefetches memory for all frames except the first.
+    /// Prefetches the table entries and payload positions of later frames.
     #[inline]
     pub(crate) fn prefetch(&self, frames: &[Frame], connections: &Connections) {
         if let Some(coalescer) = &self.aggregation.coalescer {
@@ -128,7 +129,7 @@ impl Side {
         }
     }
 
-    /// Whether a fragment goes to the reassembler for its destination.
+    /// Whether the reassembler takes a fragment, by the policy for its destination and by the MTU.
     pub(crate) fn reassembles(&self, packet: &Packet) -> bool {
         let policies = self.aggregation.joins_of(packet);
         policies == FragmentPolicy::Reassemble
@@ -161,7 +162,7 @@ impl Side {
         (resizes && limit.len_max > 0).then_some(SegmentLimit { len_max: mtu.min(limit.len_max), may_grow })
     }
 
-    /// Removes entries that timed out.
+    /// Sends or drops the held packets whose deadline has passed, and removes state that timed out.
     pub fn expire(&mut self, now: Time, connections: &mut Connections, out: &mut Output) {
         let Side { aggregation, sizing } = self;
         aggregation.expire(now, connections, ToSizing { now, sizing, out });
@@ -185,8 +186,8 @@ impl Side {
         self.aggregation.next_deadline()
     }
 
-    /// Checks the conservation laws between two packets. Every received packet was sent or is held. Every buffer
-    /// outside of the pool is held or queued.
+    /// Checks the conservation laws between two packets. Every received packet must have been sent or retired, or
+    /// be held. Every buffer outside of the pool must be held or queued.
     ///
     /// # Errors
     /// The violated law, with its counters.
@@ -203,8 +204,8 @@ impl Side {
         out.ledger.check(held)
     }
 
-    /// Removes the reassembler, the fragment merger and the coalescer, except those that `stays` names. Their held
-    /// packets are sent first, through all stages behind them.
+    /// Removes each stage whose element of `stays` is false: reassembler, fragment merger, coalescer. Its held
+    /// packets are sent first, through all stages behind it.
     pub(crate) fn end_all_but(
         &mut self,
         stays: [bool; 3],
@@ -226,17 +227,18 @@ impl Side {
         }
     }
 
-    /// Hands all held packets to the side that replaces this one, without [`sizing`](Side::sizing).
+    /// Queues all held packets in `out`, without [`sizing`](Side::sizing), for the side that replaces this one.
     pub fn hand_over(&mut self, now: Time, connections: &mut Connections, out: &mut Output) {
         self.aggregation.flush(now, connections, out);
     }
 
-    /// Takes the held packets and the issued IP IDs of another side, before the first [`push`](Side::push). Its
-    /// held packets may still grow here. Its issued IP IDs are not reused too soon.
+    /// Takes over the held packets and the counters of IP IDs of another side. This side must not have taken any
+    /// packet before. Later packets may still join the held packets. No ID is reused within its lifetime.
     ///
     /// The other side's record of finished datagrams is discarded.
     pub fn take_over(&mut self, now: Time, mut other: Side, connections: &mut Connections, out: &mut Output) {
-        // The streams of both sides would have the same entries in the connection table.
+        // The held packets are collected first, because streams of both sides would share entries of the connection
+        // table.
         let mut held = Collected { packets: Vec::new(), out };
         other.aggregation.flush(now, connections, &mut held);
         let packets = held.packets;
@@ -247,7 +249,7 @@ impl Side {
         if let (Role::Source(mine), Role::Source(theirs)) = (&mut self.sizing.role, other.sizing.role) {
             mine.go_on_from(theirs);
         }
-        if let (Some(mine), Some(theirs)) = (&mut self.sizing.df_cut, other.sizing.df_cut) {
+        if let (Some(mine), Some(theirs)) = (&mut self.sizing.df_identifiers, other.sizing.df_identifiers) {
             mine.go_on_from(theirs);
         }
         packets.into_iter().for_each(|packet| self.take_held(now, packet, connections, out));
@@ -302,8 +304,8 @@ impl Side {
             .map_or_else(PlacementStats::default, |reassembler| reassembler.placement_stats())
     }
 
-    /// Takes the frames whose payload was received at the right place, with the result of [`push`](Side::push).
-    /// Other payloads are copied out of their slots, and their frames are inserted at the start of `frames`.
+    /// Takes the frames whose payload was received at the right place, as [`push`](Side::push) would. Other
+    /// payloads are copied out of their slots, and their frames are inserted at the start of `frames`.
     /// `split_frame` contains the first received frames, one for each slot, in slot order.
     pub fn settle(
         &mut self,
@@ -325,7 +327,7 @@ impl Side {
                     break;
                 }
             };
-            // Payload at its place; otherwise treated as any other fragment.
+            // A payload at its right place is taken without a copy. Any other payload is copied out of its slot.
             let taken = if self.reassembles(fragment.packet()) {
                 self.placing().take(now, &place, fragment.packet())
             } else {
@@ -339,7 +341,8 @@ impl Side {
             let mut count = 1;
             match taken {
                 Outcome::Last => {
-                    // The datagram is sent in this memory, so payloads of other frames in its slots are copied out.
+                    // The datagram is sent in its buffer. Payloads of later frames in slots of this buffer are
+                    // copied out before.
                     if self.placing().goes_on() {
                         fragments.by_ref().for_each(|it| self.placing().copy_out_next(it));
                     }
@@ -457,7 +460,8 @@ impl Aggregation {
         })
     }
 
-    /// Fragments -> datagrams, or longer fragments. Reassembled segments -> GSO packets.
+    /// Passes a fragment to the stage that its fragment policy selects. Without this stage, the fragment is
+    /// forwarded unchanged.
     fn push_fragment(&mut self, now: Time, packet: Packet, connections: &mut Connections, next: impl Next) {
         let policies = self.joins_of(&packet);
         let Aggregation { reassembler, merger, coalescer, .. } = self;
@@ -530,7 +534,7 @@ impl Aggregation {
         ]
     }
 
-    /// Recounts the held packets and payload bytes, and the number of their buffers.
+    /// Recounts the held packets with their payload bytes, and their buffers.
     pub fn held(&self) -> (Tally, usize) {
         let fragments = self.reassembler.as_ref().map(Reassembler::held);
         let joined = self.merger.as_ref().map(FragmentMerger::held);
@@ -567,7 +571,8 @@ fn receive(packet: &Packet, out: &mut Output) {
     }
 }
 
-/// Counts `count` later fragments of the packet's datagram. Their counted properties equal those of `packet`.
+/// Counts `count` received fragments that follow `packet` in its datagram. Their payload length and protocol equal
+/// those of `packet`.
 fn receive_alike(packet: &Packet, count: usize, out: &mut Output) {
     let tally = Tally::new(count, count * packet.ip().payload_len());
     out.ledger.received += tally;

@@ -1,7 +1,7 @@
 //! Payloads -> their positions in the reassembly buffer.
 //!
-//! Moving the payload costs most of the CPU time of most packets, so it is exchangeable: copied, left in place, or
-//! only measured.
+//! For most packets, moving the payload takes most of the CPU time. This step is therefore exchangeable: a payload
+//! is copied, left in place, or only measured.
 
 /// Moves payloads to their positions.
 pub trait PayloadSink {
@@ -9,7 +9,7 @@ pub trait PayloadSink {
     /// pushed: a held datagram may then move to a larger buffer, or be sent.
     fn bring(&mut self, place: &mut [u8], payload: &[u8]);
 
-    /// May prefetch `place` and `payload`, because the payload may soon be moved.
+    /// Stages call this method if they may soon move `payload` to `place`. An implementation may prefetch both.
     fn prefetch(&self, _place: &[u8], _payload: &[u8]) {}
 }
 
@@ -42,7 +42,7 @@ impl PayloadSink for LeavePayload {
 /// Cache lines of a narrow packet. The CPU prefetches the remaining lines of longer packets by itself.
 const LINES_MAX: usize = 24;
 
-/// Only records the positions of payloads, to measure header processing alone.
+/// Calls a closure instead of copying the payload. Benchmarks use such closures to measure header processing alone.
 impl<F: FnMut(&mut [u8], &[u8])> PayloadSink for F {
     #[inline(always)]
     fn bring(&mut self, place: &mut [u8], payload: &[u8]) {

@@ -31,8 +31,8 @@ pub struct Sizing {
     /// Whether TCP packets above the MTU are segmented. Otherwise they are fragmented or dropped like all other
     /// packets.
     pub segment: Toggle,
-    /// Whether packets above the MTU are fragmented. Otherwise, a router drops them, and a source forwards them
-    /// unchanged.
+    /// Whether packets above the MTU are fragmented. Otherwise, [`Role::Transit`] drops them, and [`Role::Source`]
+    /// forwards them unchanged.
     pub fragment: Toggle,
     /// Segment size of TCP GSO packets.
     pub gso_packets: SegmentSize,
@@ -41,7 +41,7 @@ pub struct Sizing {
     /// IP IDs for transit UDP and ICMP datagrams that are fragmented despite DF. `None`: such datagrams are
     /// dropped. Their own IDs cannot be kept, since a host may choose any ID for datagrams with DF (RFC 6864
     /// section 4.1).
-    pub df_cut: Option<Identifiers>,
+    pub df_identifiers: Option<Identifiers>,
 }
 
 /// Segment size of sent TCP GSO packets. A GSO packet of several segments stays a GSO packet in every mode. Ports
@@ -88,17 +88,18 @@ enum IcmpReplies {
     Suppress,
 }
 
-/// The role of a side toward its packets.
+/// The treatment of DF and IP IDs by a side.
 #[derive(Debug)]
 pub enum Role {
-    /// The interface of the packets' own host. Datagrams are fragmented regardless of DF, with IP IDs issued here
-    /// (X1).
+    /// The interface of the host that sends the packets. Datagrams are fragmented regardless of DF, with IP IDs
+    /// issued here (X1).
     Source(Identifiers),
-    /// A router. Packets that must not be fragmented are dropped, and their source hosts get an ICMP error.
+    /// A device in transit, such as a border. Packets that must not be fragmented are dropped, and their source
+    /// hosts get an ICMP error.
     Transit,
-    /// A gateway beside a kernel that forwards or delivers. The kernel fragments or drops, so packets stay as
-    /// received. Datagrams that were reassembled here and exceed the MTU are fragmented again, regardless of DF. No
-    /// fragment exceeds the longest received fragment.
+    /// A gateway beside a kernel that forwards or delivers the packets. The kernel fragments or drops packets that
+    /// are too long, so received packets stay unchanged. Datagrams that were reassembled here and exceed the MTU
+    /// are fragmented again, regardless of DF. No fragment exceeds the longest received fragment.
     Helper,
 }
 
@@ -114,7 +115,7 @@ impl Sizing {
             fragment: Toggle::On,
             gso_packets: SegmentSize::Maximise,
             checksums: Checksums::Complete,
-            df_cut: None,
+            df_identifiers: None,
         }
     }
 
@@ -191,8 +192,8 @@ impl Sizing {
         }
     }
 
-    /// Whether the MTU is below the minimum of the packet's IP version. Such packets are not fragmented or
-    /// reassembled; only TCP is resized.
+    /// Whether the MTU is below the minimum of the packet's IP version. In this case, the side does not fragment or
+    /// reassemble packets of this version. It only resizes TCP packets.
     pub(crate) fn is_below_every_link(&self, packet: &Packet) -> bool {
         self.mtu < MTU_OF_ALL && usize::from(self.mtu) < packet.ip().mtu_min()
     }
@@ -220,9 +221,9 @@ impl Sizing {
     /// Sets the segment size of TCP packets. It is the largest size that fits, unless the size of a received GSO
     /// packet is preserved and fits.
     ///
-    /// GSO packets exist only inside hosts, so this fragments no packet with DF, and DF stays set (law 4).
-    /// Datagrams of a UDP GSO packet keep their sizes. A GSO packet with a single segment becomes an ordinary
-    /// packet.
+    /// GSO packets exist only inside hosts, so a new segment size fragments no packet with DF, and DF stays set
+    /// (law 4). Datagrams of a UDP GSO packet keep their sizes. A GSO packet with a single segment becomes an
+    /// ordinary packet.
     fn segment(&self, packet: &mut Packet, out: &mut Output) {
         let len_max = usize::from(self.tcp_len_max(packet));
         let fits = packet.wire_len() <= len_max;
@@ -317,11 +318,11 @@ impl Sizing {
                 return Ok(Fragmentation { mtu: mtu as u16, ..cut });
             }
             let fits = packet.headers_in_payload_len() <= self.room(packet);
-            let identifiers = self.df_cut.as_mut().filter(|_| fits && may_be_cut_despite_df(packet));
+            let identifiers = self.df_identifiers.as_mut().filter(|_| fits && may_be_fragmented_despite_df(packet));
             let id = identifiers.ok_or(Reason::TooBig)?.next(now, packet).ok_or(Reason::NoIdentifier)?;
             return Ok(Fragmentation { id, ..cut });
         }
-        // Its fragments would exceed the maximum datagram length, or start between two offset units.
+        // Fragments of this fragment would exceed the maximum datagram length, or start between two offset units.
         if let Some(reason) = packet.ip().fragment.and_then(|fragment| len_fault(packet.ip(), fragment)) {
             return Err(reason);
         }
@@ -350,7 +351,7 @@ fn is_divisible(packet: &Packet) -> bool {
     packet.gso.is_some_and(|gso| gso.maker == Maker::Gateway) || may_be_segmented(packet)
 }
 
-/// Calls `take` for each wire packet of `packet`, as a packet of its own. Wire packets without a buffer are
+/// Calls `take` for each wire packet of `packet`, as a packet of its own. If the pool is empty, wire packets are
 /// dropped.
 pub(crate) fn take_singles(packet: Packet, out: &mut Output, mut take: impl FnMut(Packet, &mut Output)) {
     let mut wire_packets = WirePackets::of(&packet);
@@ -372,9 +373,9 @@ fn lost(wire_packet: &WirePacket<'_>, of: &Packet) -> Tally {
     Tally::new(1, wire_packet.frame_len() - header_len)
 }
 
-/// Whether the packet is an unfragmented IPv4 datagram whose source is not harmed by a cleared DF. TCP is excluded:
-/// its hosts are told the MTU instead, and send shorter segments.
-fn may_be_cut_despite_df(packet: &Packet) -> bool {
+/// Whether the packet is an unfragmented IPv4 datagram of UDP or ICMP, which may be sent without its DF. TCP hosts
+/// are told the MTU instead, and then send shorter segments.
+fn may_be_fragmented_despite_df(packet: &Packet) -> bool {
     let ip = packet.ip();
     let is_datagram = [packet::ip::UDP, packet::ip::ICMP].contains(&ip.protocol);
     ip.version == Version::V4 && ip.fragment.is_none() && packet.max_fragment_len().is_none() && is_datagram

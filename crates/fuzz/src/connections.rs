@@ -1,7 +1,7 @@
 //! A program of segments, reads, writes and time -> checks of a TCP connection with a hostile peer.
 //!
-//! Every byte must be new when transmitted the first time, be delivered in order, and be acknowledged only after
-//! its transmission.
+//! The connection must report each received byte as new only once, and deliver the bytes in order. Bytes must not
+//! be acknowledged before they were written.
 
 use crate::input::Input;
 use packet::Time;
@@ -9,7 +9,7 @@ use sim::tcp::segment::{ACK, FIN, RST, SYN, Timestamps};
 use sim::tcp::{Connection, Emit, Segment, Settings};
 use std::collections::BTreeMap;
 
-/// One end of a connection. The fuzzer's input plays its peer.
+/// One end of a connection. The fuzzer's input controls the peer.
 struct Talk {
     end: Connection,
     now: Time,
@@ -18,14 +18,15 @@ struct Talk {
     seen: SeenSegment,
 }
 
-/// A summary of the segments that the connection's end has transmitted.
+/// A summary of the events that the connection has reported.
 #[derive(Default)]
 struct SeenSegment {
-    /// Ranges of the bytes transmitted as new: start and end.
+    /// Ranges of received bytes that were reported as new: start and end.
     fresh: BTreeMap<u64, u64>,
     arrived: u64,
     has_ended: bool,
-    /// Next sequence number that the end expects, then the last one it sent. Plausible segments lie near these.
+    /// The next sequence number that the connection expects. `sent` is the number behind its last segment. Most
+    /// generated segments are near these numbers.
     ack: u32,
     sent: u32,
 }

@@ -34,8 +34,8 @@ fn look(mut packet: Packet, frame: &[u8], medium: LinkType, pool: &mut Pool) {
     let ip = *packet.ip();
     assert!(frame.starts_with(packet.frame()), "nothing is changed by looking");
     assert!(packet.wire_len() <= 65_535 + 40 && packet.wire_count() >= 1);
-    // An offloading sender leaves its length to the network card. We then accept all bytes; other parsers accept
-    // none.
+    // A sender with offload leaves the length to the NIC. Wideload then takes all bytes as the packet; other
+    // parsers take none.
     if let Some(seen) = wire::read(packet.bytes()).filter(|_| !ip.length_missing) {
         assert_eq!(seen.end, packet.bytes().len(), "both say how long it is");
         assert_eq!(usize::from(ip.ecn as u8), usize::from(seen.ecn), "both say how it is marked");

@@ -18,7 +18,7 @@ use std::time::Duration;
 struct Scene {
     gateway: Gateway,
     batch: Batch,
-    /// Frames of the current batch, except the last.
+    /// Received frames that were not processed yet.
     waiting: Vec<Vec<u8>>,
     shape: StageShape,
     now: Time,
@@ -28,7 +28,7 @@ struct Scene {
     too_long: u64,
 }
 
-/// Random settings of an engine.
+/// Settings of an engine, chosen by the input.
 #[derive(Clone, Copy)]
 struct StageShape {
     mtu: u16,
@@ -46,7 +46,7 @@ struct StageShape {
     late: Late,
 }
 
-/// The highest byte of a stream at ingress and at egress, and the number of bytes that came out of order.
+/// The highest byte of a stream, and the number of bytes out of order, each at ingress and at egress.
 #[derive(Clone, Copy, Default)]
 struct Flow {
     next: u32,
@@ -165,7 +165,8 @@ impl Scene {
             13 => self.hand_over(),
             14 => {
                 let frame = input.bytes(usize::from(what >> 4) * 8 + 20);
-                // A packet of other hosts tells nothing about their bytes.
+                // An arbitrary packet must not seem to come from a simulated host, because its bytes are not those
+                // of the host.
                 if wire::read(frame).is_none_or(|seen| seen.from.is_none()) {
                     self.push(frame);
                 }
@@ -311,7 +312,8 @@ fn look_at_fragment(seen: &WireFacts, bytes: &[u8]) {
     assert_eq!(wrong, None, "law 3: byte {wrong:?} behind {offset} of datagram {from}");
 }
 
-/// Returns the stream of an unfragmented segment, the offset of the payload, and its length in bytes.
+/// Returns the stream of an unfragmented segment, the offset of the payload in the stream, and its length, in
+/// bytes.
 fn stream(seen: &WireFacts, bytes: &[u8]) -> Option<(usize, u32, usize)> {
     let flow = seen.from?.checked_sub(FROM).filter(|flow| usize::from(*flow) < FLOW_COUNT)?;
     let upper = bytes.get(seen.at..seen.end).filter(|_| seen.protocol == TCP && seen.fragment.is_none())?;

@@ -1,4 +1,4 @@
-//! A text -> a configuration or a scene, or an error with cause and place.
+//! A text -> a configuration or a scene, or an error with its cause and line.
 //!
 //! The target tests that neither parser panics.
 

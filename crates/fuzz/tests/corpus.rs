@@ -46,7 +46,7 @@ fn replay(name: &str) {
     }
 }
 
-/// The files of a folder, by name; none if the folder is missing.
+/// Returns the files of a folder, by name. No file if the folder is missing.
 fn kept(name: &str) -> Vec<(String, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
     let mut kept: Vec<_> = fs::read_dir(folder)
@@ -64,7 +64,8 @@ fn attempt(target: &fn(&[u8]), bytes: &[u8], what: &str) {
     assert!(outcome.is_ok(), "{what} broke a law; the bytes: {bytes:02x?}");
 }
 
-/// The bytes with a few of them changed, removed, repeated, or followed by another file's.
+/// Returns the bytes with a few changes: bytes are changed, removed or inserted, or the end is replaced by another
+/// file's.
 fn changed(bytes: &[u8], kept: &[(String, Vec<u8>)], seed: u64) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed ^ bytes.len() as u64);
     let mut bytes = bytes.to_vec();

@@ -1,6 +1,7 @@
 //! Configuration -> the settings of the engine's gateway.
 //!
-//! The engine knows no files and no ports. The memory limits and offloads that it needs are derived here.
+//! The engine reads no configuration files and opens no ports. This module derives the engine's settings from the
+//! configuration and from the offloads of the ports.
 
 use crate::commands::Replacement;
 use config::{Config, DontFragment, Role, SideConfig, Stage};
@@ -12,7 +13,7 @@ use packet::Pool;
 use port::Offloads;
 use std::sync::mpsc::Sender;
 
-/// Draws the random seeds of one process. The seeds are unpredictable for other hosts.
+/// Draws the random seeds of one process. Other hosts cannot predict the seeds.
 ///
 /// # Errors
 /// The kernel returns no random bytes.
@@ -26,7 +27,8 @@ pub fn draw_secrets() -> std::io::Result<Secrets> {
     Ok(Secrets { seed: draw()?, table_key: draw()? })
 }
 
-/// Builds the gateway of this configuration. `offloads` are the offloads of the wide port and of the narrow port.
+/// Builds the gateway of this configuration. `offloads` contains the offloads of the wide port, then those of the
+/// narrow port.
 pub fn gateway(config: &Config, offloads: [Offloads; 2], secrets: Secrets) -> Gateway {
     Gateway::new(&settings(config, offloads), secrets, || Pool::new(pool_limit(config)))
 }
@@ -36,8 +38,8 @@ pub fn pool_limit(config: &Config) -> usize {
     2 * config.limits.memory + POOL_EXTRA
 }
 
-/// Builds the settings that a running worker adopts on a reload. `offloads` are the offloads of the wide port and
-/// of the narrow port.
+/// Builds the settings that a running worker adopts on a reload. `offloads` contains the offloads of the wide port,
+/// then those of the narrow port. The worker sends a message to `done` after it has adopted the settings.
 pub fn replacement(config: &Config, offloads: [Offloads; 2], secrets: Secrets, done: Sender<()>) -> Replacement {
     Replacement {
         settings: settings(config, offloads),
@@ -60,18 +62,20 @@ pub fn settings(config: &Config, [wide, narrow]: [Offloads; 2]) -> GatewaySettin
     }
 }
 
-/// Returns the engine's settings for packets that are sent by this side.
+/// Returns the engine's settings for packets toward this side.
 fn side(config: &Config, toward: Toward, offloads: Offloads) -> SideSettings {
     let side = of(config, toward);
-    let stand = config.role.gateway_role();
-    let usual = SideSettings::usual(stand, toward, side.mtu);
+    let role = config.role.gateway_role();
+    let usual = SideSettings::usual(role, toward, side.mtu);
     let position = match usual.position {
-        // A machine behind a TAP is the host itself. No kernel processes its packets further.
-        Position::Kernel if !config.is_beside_kernel() && stand == GatewayRole::WideInterface => Position::Source,
+        // A gateway that is not beside a kernel, such as at a TAP device, serves another machine. This host's
+        // kernel does not process the machine's packets further. At a wide interface, the machine is the source of
+        // the packets.
+        Position::Kernel if !config.is_beside_kernel() && role == GatewayRole::WideInterface => Position::Source,
         Position::Kernel if !config.is_beside_kernel() => Position::Transit,
         position => position,
     };
-    let is_own_host = stand == GatewayRole::WideInterface && toward == Toward::Wide;
+    let is_own_host = role == GatewayRole::WideInterface && toward == Toward::Wide;
     let settings = SideSettings {
         position,
         memory: config.limits.memory,
@@ -87,8 +91,8 @@ fn side(config: &Config, toward: Toward, offloads: Offloads) -> SideSettings {
         checksums: if offloads.checksum { Checksums::Defer } else { Checksums::Complete },
         fragments_df: side.df == DontFragment::Fragment,
         id_lifetime: config.limits.datagram_lifetime,
-        // Away from a border the kernel answers senders itself. Errors about packets to one side leave by the other
-        // side.
+        // In other roles than border, the kernel sends ICMP errors itself. Errors about packets toward one side are
+        // sent by the other side, with an address of that other side.
         icmp_source: (config.role == Role::Border).then(|| config.answers_at(toward.direction())),
         left_out: config.bypass.iter().filter_map(|stage| side_stage(*stage)).collect(),
         ..usual
@@ -108,13 +112,13 @@ pub fn side_stage(stage: Stage) -> Option<SideStage> {
     }
 }
 
-/// Whether ports are opened with flow offload and with VLAN tag writing. Both need more descriptors per port.
-/// Processes can pass a limited number of descriptors in one message, so this limits the worker count.
+/// Whether ports are opened with flow offload and with VLAN tag writing. Both need more descriptors per port. The
+/// kernel limits the number of descriptors in one message between processes. So both require at most 24 workers.
 pub fn can_offload(config: &Config) -> bool {
     config.role == Role::Border && config.workers <= OFFLOAD_WORKERS_MAX
 }
 
-/// Whether flows may be offloaded to the kernel. The ports must also support flow offload.
+/// Whether the configuration allows flow offload. The ports must also support it.
 pub fn offloads_flows(config: &Config) -> bool {
     can_offload(config) && !config.bypass.contains(&Stage::FlowOffload)
 }
@@ -133,7 +137,7 @@ fn border(config: &Config) -> Option<Border> {
     })
 }
 
-/// Returns the configuration of the side by which packets are sent.
+/// Returns the configuration of the side toward which packets are sent.
 fn of(config: &Config, toward: Toward) -> &SideConfig {
     match toward {
         Toward::Wide => &config.wide,
@@ -141,8 +145,8 @@ fn of(config: &Config, toward: Toward) -> &SideConfig {
     }
 }
 
-/// Size of a buffer pool in addition to the memory limit, in bytes. This part is for received packets, packets to
-/// be sent and the receive buffers of ports.
+/// Size of a buffer pool in addition to the memory limit, in bytes. This additional memory is for received packets,
+/// packets to be sent and the receive buffers of ports.
 const POOL_EXTRA: usize = 32 << 20;
 /// Largest worker count with which flow offload is possible.
 const OFFLOAD_WORKERS_MAX: usize = 24;

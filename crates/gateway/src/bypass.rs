@@ -17,9 +17,9 @@ use std::time::Duration;
 /// The directions in which a stage is switched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Directions {
-    /// Packets that are sent by the narrow side.
+    /// Packets toward the narrow side.
     ToNarrow,
-    /// Packets that are sent by the wide side.
+    /// Packets toward the wide side.
     ToWide,
     /// Both directions. A direction without the stage is unchanged.
     Both,

@@ -1,7 +1,7 @@
 //! Commands -> a worker; the worker's heartbeat and last snapshot -> all other threads.
 //!
-//! A worker shares only this command queue with the threads that control it. Packets between workers use the module
-//! `peer_handoff`.
+//! A worker shares only this command queue with the threads that control it. Workers exchange packets through the
+//! module `peer_handoff`.
 
 use crate::handover::HandoffWriter;
 use crate::queue::Queue;
@@ -30,21 +30,21 @@ pub enum Command {
     Replace(Box<Replacement>),
     /// Write all held packets for the successor, and end.
     HandOver(HandoffWriter),
-    /// End without a successor. Send ICMP errors to the hosts that were told to send longer packets. Return the
-    /// number of connections.
+    /// Prepare for an end without a successor: stop flow offload and the raising of MSS values. Send ICMP errors to
+    /// the hosts that were told to send longer packets, and return the results. Packets are still forwarded.
     Farewell(Sender<Farewell>),
 }
 
-/// Results of the ICMP errors at a border's end, counted in TCP connections. Without the border, the hosts' packets
-/// exceed the path MTU.
+/// Results of the ICMP errors at a border's end, counted in TCP connections. Without the border, the packets of
+/// these hosts exceed the path MTU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Farewell {
-    /// Connections whose hosts were told.
+    /// Connections whose wide host was sent an ICMP error.
     pub told: u64,
-    /// Connections whose hosts could not be told, because no packet of theirs had passed or the time limit was
-    /// reached.
+    /// Connections whose wide host could not be sent an ICMP error: the gateway knew no sequence number or source
+    /// address for the error, or the time limit was reached.
     pub untold: u64,
-    /// Connections whose state had been removed from the flow table.
+    /// Connections with a raised MSS that were evicted from the flow table. Their hosts get no ICMP error.
     pub forgotten: u64,
 }
 
@@ -70,7 +70,7 @@ pub struct Replacement {
     pub mtus: [u16; 2],
     /// Memory limit of each direction's buffer pool, in bytes.
     pub pool_limit: usize,
-    /// Whether flows may be offloaded to the kernel.
+    /// Whether the new configuration allows flow offload.
     pub offloads_flows: bool,
     /// Receives a message after the worker has adopted the settings.
     pub done: Sender<()>,
@@ -97,12 +97,12 @@ pub struct WorkerHandle {
 #[derive(Debug)]
 struct Shared {
     commands: Queue<Command>,
-    /// Event that wakes the worker. It is readable while the worker has commands to read or packets of peer workers
-    /// to take.
+    /// Event that wakes the worker. Commands and packets of peer workers make it readable until
+    /// [`Commands::clear`].
     eventfd: Arc<EventFd>,
     beats: AtomicU64,
     stops: AtomicBool,
-    /// The last snapshot of a worker that has ended; `None` before.
+    /// The worker's last snapshot; `None` while the worker runs.
     last: Mutex<Option<Snapshot>>,
 }
 
@@ -136,13 +136,13 @@ pub fn commands() -> io::Result<(WorkerHandle, Commands)> {
 }
 
 impl Commands {
-    /// Returns these commands with a heartbeat, which the worker writes under this number.
+    /// Returns these commands with the shared heartbeat and the worker's number in it.
     pub fn with_heartbeat(mut self, heartbeat: Option<(Arc<Heartbeat>, usize)>) -> Commands {
         self.heartbeat = heartbeat;
         self
     }
 
-    /// Returns the longest interval between two rounds of the worker.
+    /// Returns the longest time that the worker may wait between two rounds of its loop.
     pub fn timeout(&self) -> Duration {
         if self.heartbeat.is_some() { QUICK } else { BEAT }
     }
@@ -157,7 +157,7 @@ impl Commands {
         !self.shared.stops.load(Ordering::Acquire)
     }
 
-    /// Counts one round of the worker in its heartbeat.
+    /// Counts one round of the worker. Also writes the heartbeat, if there is one.
     pub fn beat(&self) {
         self.shared.beats.fetch_add(1, Ordering::Relaxed);
         if let Some((heartbeat, number)) = &self.heartbeat {
@@ -175,7 +175,7 @@ impl Commands {
         self.shared.commands.take()
     }
 
-    /// Stores the last snapshot of a worker that ends.
+    /// Stores the last snapshot of the worker, which is ending. [`WorkerHandle::last`] returns it.
     pub fn leave(&self, last: Snapshot) {
         *self.shared.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
     }
@@ -195,7 +195,8 @@ impl WorkerHandle {
         self.wake();
     }
 
-    /// Returns the worker's number of rounds since its start. A running worker makes at least four rounds a second.
+    /// Returns the number of rounds that the worker has made since its start. A running worker makes at least four
+    /// rounds a second.
     pub fn beats(&self) -> u64 {
         self.shared.beats.load(Ordering::Relaxed)
     }
@@ -220,7 +221,7 @@ impl WorkerHandle {
         })
     }
 
-    /// Returns the last snapshot of a worker that has ended; `None` if there is none.
+    /// Returns the worker's last snapshot; `None` if the worker still runs, or ended without a snapshot.
     pub fn last(&self) -> Option<Snapshot> {
         self.shared.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -248,7 +249,7 @@ impl WorkerHandle {
         self.shared.eventfd.wake();
     }
 
-    /// Returns the event that wakes the worker, for other queues.
+    /// Returns the event that wakes the worker, for further queues that the worker reads.
     pub(crate) fn eventfd(&self) -> Arc<EventFd> {
         Arc::clone(&self.shared.eventfd)
     }
@@ -256,9 +257,10 @@ impl WorkerHandle {
 
 /// Longest interval between two rounds of a worker without a heartbeat.
 const BEAT: Duration = Duration::from_millis(250);
-/// Longest interval between two rounds of a worker with a heartbeat: a third of the fail-open program's time-out.
+/// Longest interval between two rounds of a worker with a heartbeat: less than a third of the fail-open program's
+/// time-out of 50 ms.
 const QUICK: Duration = Duration::from_millis(15);
-/// Interval of the checks whether workers have ended.
+/// Interval between two checks whether a worker has ended.
 const END_LOOK: Duration = Duration::from_millis(1);
 /// Longest wait for a worker's answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);

@@ -31,8 +31,8 @@ pub struct Endpoint {
     offloaded_before: OffloadStats,
 }
 
-/// A function that reopens a port, or returns the cause of the failure. `None` if the interface is the same as
-/// before.
+/// A function that reopens a port, or returns the cause of the failure. It returns `None` if the interface is the
+/// same as before.
 pub type Reopen = Box<dyn FnMut() -> io::Result<Option<Box<dyn Port>>> + Send>;
 
 /// Result of an attempt to reopen a port.
@@ -99,14 +99,14 @@ impl Endpoint {
         Reopened::Not
     }
 
-    /// Returns the packets that arrived at this endpoint and that the kernel forwarded by flow offload.
+    /// Returns the counters of packets that arrived at this endpoint and that the kernel forwarded by flow offload.
     fn offloaded(&mut self) -> OffloadStats {
         self.offloaded_before
             .and(self.port.flow_offload().map(|flow_offload| flow_offload.passed()).unwrap_or_default())
     }
 
     /// Whether the endpoint needs a check: the port is down and packets were dropped, or packets wait to be sent. A
-    /// worker that only sends by this endpoint would not notice either.
+    /// worker that only sends by this endpoint would not notice either case.
     pub(crate) fn wants_a_look(&mut self) -> bool {
         let before = std::mem::replace(&mut self.down_count, self.sender.sent().link_down);
         before != self.down_count || self.port.has_unsent()
@@ -128,8 +128,8 @@ impl Endpoint {
         }
     }
 
-    /// Whether flows may be offloaded whose packets arrive or are sent at this endpoint. The kernel must be able to
-    /// segment GSO packets and to complete checksums. It must not have dropped packets of offloaded flows.
+    /// Whether the kernel may forward flows from this endpoint or to it. The kernel must be able to segment GSO
+    /// packets and to complete checksums. It must not have dropped packets of offloaded flows.
     pub(crate) fn can_offload(&mut self) -> bool {
         let offloads = self.sender.offloads();
         offloads.checksum
@@ -137,8 +137,8 @@ impl Endpoint {
             && self.port.flow_offload().is_some_and(|flow_offload| !flow_offload.has_dropped())
     }
 
-    /// Receives a batch of frames for this direction. A payload is received at its predicted place if the gateway
-    /// has predicted one. A port that is down returns no frames.
+    /// Receives a batch of frames for this direction. If the gateway has predicted the place of a payload, the
+    /// payload is received there. A port that is down returns no frames.
     pub(crate) fn receive(&mut self, direction: usize, gateway: &mut Gateway, batch: &mut Batch) -> PollState {
         let (ingress, Batch { split, frames }) = (Ingress(direction as u32), batch);
         let received = match gateway.places(direction) {

@@ -25,12 +25,12 @@ pub struct HandoffWriter {
 /// A frame that another process held and handed over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandedFrame {
-    /// The direction in which the frame was going.
+    /// Direction of the frame: to the narrow side (0) or to the wide side (1).
     pub direction: usize,
     /// Length of the datagram's longest received fragment, IP header included, in bytes; 0 if it was received
     /// unfragmented.
     pub max_fragment_len: u32,
-    /// Identification of the received fragments.
+    /// IP ID of the received fragments.
     pub id: u32,
     /// The frame, with its link header.
     pub frame: Vec<u8>,
@@ -54,7 +54,7 @@ impl HandoffWriter {
         (0..count).map(|worker| HandoffWriter { pipe: Arc::clone(&pipe), worker: worker as u16 }).collect()
     }
 
-    /// Writes a packet as segments or fragments.
+    /// Writes a packet of this direction as wire packets: segments or fragments.
     ///
     /// # Errors
     /// The reading end of the pipe is closed.
@@ -63,7 +63,7 @@ impl HandoffWriter {
         if packet.gso.is_none() {
             packet.complete_checksum();
         }
-        // A packet that leaves in fragments did not come in any.
+        // A packet that is written as fragments needs no length here: each fragment has a length of its own.
         let max_fragment_len =
             packet.max_fragment_len().filter(|_| packet.fragmentation.is_none()).unwrap_or_default() as u32;
         let mut bytes = Vec::new();
@@ -98,7 +98,7 @@ pub fn read(pipe: OwnedFd, count: usize) -> Handoff {
     }
 }
 
-/// Reads one frame for its worker. Returns false at the end of the pipe.
+/// Reads one frame, and stores it for its worker. Returns false at the end of the pipe.
 fn next(pipe: &mut impl BufRead, handoff: &mut Handoff) -> io::Result<bool> {
     let mut bytes = [0; FRONT_LEN];
     let [first, rest @ ..] = &mut bytes;
@@ -125,8 +125,8 @@ fn next(pipe: &mut impl BufRead, handoff: &mut Handoff) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Counts the complete frames after an invalid header. Frames count only in an unbroken sequence: each starts where
-/// the last one ends.
+/// Counts the complete frames after an invalid header. Frames count only in an unbroken sequence of at least two,
+/// in which each frame starts where the previous one ends.
 fn count_behind(bytes: &[u8], worker_count: usize) -> u64 {
     let front = |at: usize| bytes.get(at..)?.first_chunk().map(|front| FrameHeader::of(*front));
     let is_one = |front: &FrameHeader| {

@@ -1,11 +1,12 @@
 //! TCP packets reassembled by one worker -> the worker of their flow.
 //!
 //! Fragments are distributed among workers by addresses, as only the first fragment has ports. Segments are
-//! distributed by five-tuple. So a reassembled packet may be at another worker than the rest of its connection. The
-//! packet is copied to its flow's worker, as no buffer changes pools.
+//! distributed by five-tuple. So a packet may be reassembled by another worker than that of its connection. The
+//! packet is copied for the worker of its flow, because buffers must not change pools.
 //!
-//! If the peer's queue is full, the worker that reassembled the packet also sends and counts it. A worker that ends
-//! first closes its queue. It sends the queued packets itself, and no more packets arrive.
+//! If the peer's queue is full, the worker that reassembled the packet sends and counts it itself. Before a worker
+//! ends, it closes its queue and sends the packets in it. After that, peer workers send their reassembled packets
+//! themselves.
 
 use crate::commands::WorkerHandle;
 use crate::queue::Queue;
@@ -20,7 +21,7 @@ pub struct PeerHandoff {
     number: usize,
     /// The queues of all workers of the gateway, by worker number, including this worker's own.
     boxes: Vec<Arc<Queue<HandedPacket>>>,
-    /// Whether this worker is ending. If true, it hands over no packets and takes none.
+    /// Whether the hand-off of this worker has ended. The worker then hands over no packets and accepts none.
     is_closed: bool,
     moved: HandoffStats,
 }
@@ -36,8 +37,8 @@ pub struct HandedPacket {
     pub frame: Vec<u8>,
     checksum: Checksum,
     gso: Option<Gso>,
-    /// Length of the longest received fragment in bytes, and the fragments' identification; `None` if the packet
-    /// was received unfragmented.
+    /// Length of the longest received fragment in bytes, and the fragments' IP ID; `None` if the packet was
+    /// received unfragmented.
     fragments: Option<(usize, u32)>,
 }
 
@@ -98,7 +99,7 @@ impl PeerHandoff {
         rest
     }
 
-    /// Returns the counters of packets handed over since the start.
+    /// Returns the counters of packets exchanged with peer workers since the start.
     pub fn moved(&self) -> HandoffStats {
         self.moved
     }
@@ -112,7 +113,8 @@ impl Drop for PeerHandoff {
 }
 
 impl HandedPacket {
-    /// Sets the fields of a parsed packet that are not in its bytes: received fragment length and identification.
+    /// Sets the fields of a parsed packet that are not in its bytes: checksum state, GSO, and the length and IP ID
+    /// of the received fragments.
     pub fn tell(&self, packet: &mut Packet) {
         (packet.checksum, packet.gso) = (self.checksum, self.gso);
         if let Some((longest, id)) = self.fragments {
@@ -126,6 +128,6 @@ fn taken_len(frame: &[u8]) -> usize {
     size_of::<HandedPacket>() + frame.len()
 }
 
-/// Memory limit of a worker's queue, in bytes. If the queue is full, other workers send the packets, which then
-/// overtake the queued packets.
+/// Memory limit of a worker's queue, in bytes. If the queue is full, the other workers send their packets
+/// themselves. Those packets then overtake the queued ones.
 const WAITING_LEN_MAX: usize = 16 << 20;

@@ -1,7 +1,7 @@
 //! Items from any thread -> one thread, in order, woken by an event.
 //!
 //! The receiving thread waits for the event, clears it and then takes all items. An item that arrives after the
-//! clearing sets the event again, so none is missed.
+//! clearing sets the event again, so no item is missed.
 
 use crate::sync::{Arc, EventFd, Mutex, MutexGuard};
 use std::collections::VecDeque;
@@ -28,7 +28,7 @@ impl<T> Queue<T> {
     }
 
     /// Queues an item of this length. Returns false if the queue is full or closed. `thing` makes the item under
-    /// the queue's lock, and is not called for a full queue.
+    /// the queue's lock. The function is only called if the item is queued.
     pub fn put(&self, len: usize, thing: impl FnOnce() -> T) -> bool {
         let mut waiting = self.waiting();
         let Some(open) = waiting.as_mut().filter(|open| len <= self.len_max - open.len) else { return false };
@@ -39,7 +39,7 @@ impl<T> Queue<T> {
         true
     }
 
-    /// Removes and returns the first item; `None` if the queue is empty.
+    /// Removes and returns the first item; `None` if the queue is empty or closed.
     pub fn take(&self) -> Option<T> {
         let mut waiting = self.waiting();
         let open = waiting.as_mut()?;
@@ -54,8 +54,8 @@ impl<T> Queue<T> {
         waiting.into_iter().flat_map(|open| open.things).map(|(thing, _)| thing).collect()
     }
 
-    /// Locks the queue, even if a thread panicked under the lock. The queue is consistent between any two
-    /// statements.
+    /// Locks the queue, even if a thread panicked under the lock. Only the function that makes an item can panic
+    /// there, before the queue changes.
     fn waiting(&self) -> MutexGuard<'_, Option<Waiting<T>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }

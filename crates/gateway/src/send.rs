@@ -1,8 +1,8 @@
 //! Packets to send -> frames for a port: GSO packets if the port supports them, otherwise segments and fragments.
 //!
 //! Packets are collected into a batch and sent with few system calls; only headers are copied. The sender waits a
-//! short time for a full port. If the port stays full within a datagram, the datagram's other fragments are dropped
-//! too: the receiver could not reassemble it (RFC 6274 section 4.2.4).
+//! short time for a full port. If the port stays full after some fragments of a datagram were sent, the other
+//! fragments are dropped too. The receiver could not reassemble the datagram (RFC 6274 section 4.2.4).
 //!
 //! A port may refuse an offload that it announced. From then on, packets are prepared in full instead.
 
@@ -43,8 +43,8 @@ pub struct TxStats {
     pub rejected: u64,
     /// Packets dropped because the interface is down or does not exist.
     pub link_down: u64,
-    /// GSO packets and deferred checksums that the port announced and then refused. Their packets were sent without
-    /// the offload.
+    /// Number of times that the port refused an offload that it had announced (GSO or checksum). The packets were
+    /// then sent without the offload.
     pub offloads_rejected: u64,
 }
 
@@ -107,7 +107,7 @@ impl Sender {
         self.sent
     }
 
-    /// Returns the offloads that the port has not refused.
+    /// Returns the offloads that the port announced and has not refused since.
     pub fn offloads(&self) -> Offloads {
         self.offloads
     }
@@ -209,7 +209,8 @@ impl Sender {
         }
     }
 
-    /// Gives up the offload that the port refused for the packet at this index.
+    /// Stops using the offload that the port refused for the packet at this index. Prepares the rest of the batch
+    /// without that offload.
     fn relieve(&mut self, at: usize, out: &mut Output) {
         let Some(leaving) = self.batch.get(at) else { return };
         self.sent.offloads_rejected += 1;
@@ -319,7 +320,7 @@ fn count(owners: &[Owner]) -> u64 {
 
 fn wait_for_room(port: &dyn Port) {
     let mut fds = [PollFd::from_borrowed_fd(port.fd(), PollFlags::OUT)];
-    // After an error, too, the port is asked again.
+    // After an error of `poll`, too, the port is tried again.
     let _ = poll(&mut fds, Some(&WAIT));
 }
 
@@ -357,8 +358,8 @@ fn from_frame(link_len: usize, (start, field): (usize, usize)) -> (u16, u16) {
     ((link_len + start) as u16, (link_len + field) as u16)
 }
 
-/// Returns the kind of a GSO packet that kernels and NICs can segment. `None` if the packet has IP options or
-/// extension headers.
+/// Returns the kind of a GSO packet that kernels and NICs can segment; `None` for other packets. Kernels and NICs
+/// cannot segment packets with IP options, with extension headers, or with CWR and accurate ECN.
 fn gso_kind(packet: &Packet) -> Option<GsoKind> {
     let plain = match packet.ip().version {
         Version::V4 => PLAIN_V4_LEN,
@@ -384,7 +385,7 @@ fn gso_kind(packet: &Packet) -> Option<GsoKind> {
     }
 }
 
-/// Packets per batch. With so few, received data is still in the CPU's cache when it is sent.
+/// Packets per batch. With such small batches, received data is still in the CPU's cache when it is sent.
 const BATCH_COUNT: usize = 64;
 /// Frames per system call of the port.
 const WIRE_COUNT: usize = 64;
@@ -393,10 +394,10 @@ const ROOM_LEN: usize = FRAGMENT_HEADER_LEN_MAX;
 /// Number of waits for a full port before packets are dropped. Each wait takes at most [`WAIT`].
 const WAITS_MAX: u32 = 4;
 const WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000 };
-/// Number of datagrams with a dropped fragment that are kept: as many as one system call may drop.
+/// Number of datagrams with a dropped fragment that are remembered: as many as one system call may drop.
 const DROPPED_MAX: usize = WIRE_COUNT;
-/// Time for which a datagram with a dropped fragment is kept. Its fragments are sent close together, and its
-/// identification may soon be reused.
+/// Time for which a datagram with a dropped fragment is remembered. The fragments of a datagram are sent close
+/// together, and its IP ID may soon be reused.
 const DROPPED_TIMEOUT: Duration = Duration::from_millis(50);
 /// Length of an IPv4 header without options, in bytes.
 const PLAIN_V4_LEN: u16 = 20;

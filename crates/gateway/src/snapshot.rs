@@ -46,13 +46,13 @@ pub struct DirectionSnapshot {
     pub held: Tally,
     /// The stages, in the order in which packets pass through them.
     pub stages: Vec<StageSnapshot>,
-    /// The results of payload placement.
+    /// The results of payload placement: right and wrong predictions.
     pub guesses: PlacementStats,
     /// Heap memory of the direction's buffer pool, in use and free, in bytes.
     pub pool_len: u64,
     /// Number of the pool's buffers in use.
     pub in_use_count: u64,
-    /// The conservation law that does not hold; `None` if all hold.
+    /// Description of a conservation law that does not hold; `None` if all hold.
     pub broken: Option<String>,
 }
 
@@ -80,7 +80,7 @@ pub struct EndpointSnapshot {
     pub tx: TxStats,
     /// Frames that the kernel dropped because the worker was too slow.
     pub missed: u64,
-    /// Frames of offloaded flows that the kernel forwarded by itself.
+    /// Counters of offloaded flows, whose packets the kernel forwarded by itself.
     pub offloaded: OffloadStats,
 }
 
@@ -167,8 +167,8 @@ impl StageSnapshot {
 }
 
 impl DirectionSnapshot {
-    /// Returns the state of a gateway's direction. `kept_count` is the number of the pool's buffers in the port, or
-    /// lost in a panic.
+    /// Returns the state of a gateway's direction. `kept_count` is the number of the pool's buffers that the port
+    /// keeps or that were lost in a panic.
     pub(crate) fn of(gateway: &Gateway, direction: usize, kept_count: usize) -> DirectionSnapshot {
         let (held, buffers) = gateway.held(direction);
         let out = gateway.output(direction);
@@ -203,7 +203,7 @@ impl RxStats {
         }
     }
 
-    /// Counts a received fragment whose frame was received with a header split.
+    /// Counts a frame that was received with header split.
     pub(crate) fn split(&mut self, split: &SplitFrame) {
         let len = split.frame_len();
         self.frames += 1;

@@ -1,16 +1,16 @@
 //! Frames of both sides of a border -> the side of each station, learned as a bridge does.
 //!
 //! A border also receives frames between two stations of one side: from a hub, or from a switch that has not
-//! learned the receiver. Such a frame reaches its receiver without the border. An ICMP error about it would make
-//! its sender reduce its packets needlessly.
+//! learned the receiver. Such a frame reaches its receiver without the border. An ICMP error about such a frame
+//! would make the sender send shorter packets needlessly.
 //!
 //! All workers share the table, as each worker receives only some frames of a station. The table has a fixed size:
-//! stations may share an entry, which then describes the last station heard. An unknown station counts as one of
-//! the other side.
+//! stations may share an entry, which then describes the last station heard. A frame to an unknown station is
+//! treated as a frame to the other side.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The table of known stations, with the side and the last time of each.
+/// The table of known stations. An entry contains the station's side and the time of its last frame.
 #[derive(Debug)]
 pub struct Stations(Box<[AtomicU64]>);
 

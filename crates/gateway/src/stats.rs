@@ -39,9 +39,9 @@ pub struct Stats {
     pub name: String,
     /// The role's name in a configuration.
     pub role: String,
-    /// The version of the program.
+    /// The version of the `wideload` program that runs the gateway.
     pub version: String,
-    /// The ID of the process.
+    /// The ID of the process that contains the workers.
     pub process: u32,
     /// The time at which the process started, in seconds since 1970.
     pub began: f64,
@@ -51,8 +51,7 @@ pub struct Stats {
     pub all: MetricGroup,
     /// The statistics of each worker.
     pub workers: Vec<MetricGroup>,
-    /// Losses at hand-overs between workers since the gateway first started, including hand-overs from earlier
-    /// processes.
+    /// Losses at hand-overs since the gateway first started, including those of earlier worker processes.
     #[serde(default)]
     pub losses: Losses,
 }
@@ -100,7 +99,7 @@ pub struct PlacementFigures {
     /// Frames received with a header split: their payload lies in its predicted place.
     #[serde(alias = "made")]
     pub predicted: u64,
-    /// Fragments among them whose prediction was right.
+    /// Frames among the predicted ones whose payload was received in its right place.
     #[serde(alias = "right")]
     pub hits: u64,
     /// Payload bytes that needed no copy.
@@ -135,7 +134,7 @@ pub struct DirectionFigures {
     pub pool_bytes: u64,
     /// Number of the pool's buffers in use.
     pub lent_buffers: u64,
-    /// Packets received or made, less packets sent, used or held. A value other than 0 is a fault of the program.
+    /// Packets received or made, less packets sent, used or held. A value other than 0 is a bug of Wideload.
     pub unexplained: Gap,
     /// Descriptions of the conservation laws that do not hold; empty if all hold.
     pub broken: Vec<String>,
@@ -165,8 +164,8 @@ pub struct EndpointFigures {
     pub came: BTreeMap<String, u64>,
     /// Counters of sent frames, by name.
     pub went: BTreeMap<String, u64>,
-    /// Packets to be sent by this port, less packets that were sent, were dropped or wait. A value other than 0 is
-    /// a fault of the program.
+    /// Packets to be sent by this port, less packets that were sent, dropped or handed to another worker. A value
+    /// other than 0 is a bug of Wideload.
     pub unexplained: i64,
     /// The port's last error; `None` if there was none.
     pub last_error: Option<String>,
@@ -181,7 +180,8 @@ pub struct Count {
     pub bytes: u64,
 }
 
-/// The imbalance of a conservation law. Above 0, packets are missing; below 0, there are packets without an origin.
+/// The imbalance of a conservation law. A value above 0 means that packets are missing. A value below 0 means that
+/// there are packets without an origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
     /// Number of packets, counted as on the wire.
@@ -348,14 +348,15 @@ impl Stats {
         Stats { all, workers, ..Stats::default() }
     }
 
-    /// The same with two keys for each renamed counter: its name, and its name in version 0.1.
+    /// Returns these statistics with two keys for each renamed counter: its current name, and its name in version
+    /// 0.1.
     pub fn with_former_names(mut self) -> Stats {
         self.groups_mut().for_each(|group| group.change_names(FormerNames::Added));
         self
     }
 
-    /// The same with today's names only. A counter that an older gateway sent under its former name alone keeps its
-    /// value.
+    /// Returns these statistics with current names only. If an older gateway sent a counter under its former name
+    /// alone, the value moves to the current name.
     pub fn without_former_names(mut self) -> Stats {
         self.groups_mut().for_each(|group| group.change_names(FormerNames::Removed));
         self
@@ -365,7 +366,7 @@ impl Stats {
         self.workers.iter_mut().chain([&mut self.all])
     }
 
-    /// Packets, counted as on the wire, that were received or to be sent and that the conservation laws miss.
+    /// Returns the number of packets that are missing according to the conservation laws, counted as on the wire.
     pub(crate) fn missed_count(&self) -> u64 {
         let directions = self.all.directions().map(|(_, direction)| direction.unexplained.packets);
         let ends = self.all.ends().map(|(_, end)| end.unexplained);
@@ -435,14 +436,14 @@ impl MetricGroup {
     }
 }
 
-/// Returns the packets that the endpoint `end` should send, less the packets that were sent, were dropped or wait.
-/// The endpoint should send:
+/// Returns the packets that the endpoint `end` should send, less the packets that it sent or dropped and the
+/// packets handed to another worker (`given`). The endpoint should send:
 ///
 /// - the packets that its direction forwards,
 /// - the ICMP errors about packets that it received,
 /// - the frames without an IP packet that the other endpoint received.
 ///
-/// Packets handed to peer workers or to a successor are sent by their workers.
+/// Packets that were handed to peer workers or to a successor are sent by those workers.
 fn unexplained([toward, away]: [&DirectionSnapshot; 2], [end, other]: [&EndpointSnapshot; 2], given: u64) -> i64 {
     let due = toward.ledger.forwarded.packets + away.ledger.event(Event::IcmpSent).packets + other.rx.passed;
     let sent = &end.tx;
@@ -506,7 +507,7 @@ impl DirectionFigures {
     }
 }
 
-/// A change to the keys of a map of counters.
+/// A change to the keys of a map of counters: former names are added or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FormerNames {
     Added,
@@ -540,7 +541,7 @@ impl FormerNames {
 }
 
 impl StageFigures {
-    /// Gives a stage of version 0.1 its name of today.
+    /// Replaces a stage's name of version 0.1 by the current name.
     fn rename(&mut self) {
         if let Some(stage) = Stage::named(&self.stage) {
             self.stage = stage.name().to_owned();

@@ -1,7 +1,7 @@
 //! The standard library's lock and an eventfd -> the synchronisation of threads.
 //!
-//! All threads use these types, so that the test `tests/interleavings.rs` can replace both and try every order of
-//! steps.
+//! All threads use these types, so that the test `tests/interleavings.rs` can replace the lock and the event, and
+//! try every order of steps.
 
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
@@ -31,14 +31,14 @@ impl EventFd {
 
     /// Sets the event.
     pub fn wake(&self) {
-        // A full counter is readable as well.
+        // The write only fails if the counter is full. The event is then set already.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 
     /// Clears the event.
     pub fn clear(&self) {
         let mut count = [0; 8];
-        // The event may not be set.
+        // The event might not be set, and then there is nothing to read.
         let _ = rustix::io::read(&self.0, &mut count);
     }
 }

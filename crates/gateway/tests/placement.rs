@@ -1,6 +1,7 @@
 //! Fragments from a host's kernel, over a link of 1,500 bytes -> whole datagrams, with header split and without it.
 //!
-//! `cargo test --release -p wideload-gateway --test placement -- --nocapture --test-threads=1` shows its cost.
+//! `cargo test --release -p wideload-gateway --test placement -- --nocapture --test-threads=1` shows the cost of
+//! both.
 
 use engine::{
     Batch, Egress, Event, FragmentPolicy, Gateway, GatewaySettings, Late, PlacementMode, Position, Prefixes,

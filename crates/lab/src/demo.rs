@@ -1,8 +1,8 @@
 //! Demo settings -> the CPU time that wide packets save a host.
 //!
 //! TCP crosses three middles in turn: a bridge, a border gateway, and a bridge between two wide links. All middles
-//! use the same kind of cables. All four interfaces receive on kernel threads of their own. So the CPU time of both
-//! hosts and of the middle is measured alike for all three middles.
+//! use links of the same kind. Each of the four interfaces receives on its own kernel thread. So the CPU time of
+//! both hosts and of the middle is measured in the same way for all three middles.
 
 use crate::experiments::{Account, Conditions, Receiving, Spread, median_of};
 use crate::net::{Host, Offloading};
@@ -17,8 +17,8 @@ use std::io;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Links {
-    /// Network cards compute checksums and receive each packet into one buffer. Every interface coalesces received
-    /// packets (GRO).
+    /// Offloads as with usual NICs: checksum offload, and one buffer for each received packet. Every interface
+    /// coalesces received packets (GRO).
     Usual,
     /// No offload and no GRO anywhere.
     Plain,
@@ -38,7 +38,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Returns settings for a demo of about a minute.
+    /// Returns the default number and length of transfers. With these settings, the demo takes about a minute.
     pub fn new(links: Links) -> Settings {
         Settings { links, rounds: 3, seconds: 1.0, flat_out_len: 256 << 20 }
     }
@@ -47,26 +47,27 @@ impl Settings {
 /// Results of the demo.
 #[derive(Clone, Debug, Serialize)]
 pub struct Demo {
-    /// Conditions of the measurement.
+    /// Machine, kernel and program of the measurement, and number of rounds.
     pub conditions: Conditions,
     /// Offloads of the demo's links.
     pub links: Links,
-    /// MTU of the wide link and of the narrow one, in bytes.
+    /// MTUs of the wide and of the narrow link, in bytes.
     pub mtus: [u32; 2],
-    /// For each load, one row for each middle; the bridge's is first.
+    /// One row for each load and middle. Each load has three consecutive rows: bridge, gateway, wide links
+    /// everywhere.
     pub rows: Vec<Row>,
     /// Reason why CPU time is unknown; `None` if it is known.
     pub untold: Option<String>,
     /// Whether every byte arrived unchanged.
     pub intact: bool,
-    /// Whether the wide host received wide packets in every row with the gateway.
+    /// Whether the mean packet length at the wide host exceeds the narrow MTU in every row with the gateway.
     pub wide: bool,
 }
 
 /// Results of one load through one middle.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// The measured TCP transfer.
+    /// Direction and rate of the measured TCP transfer.
     pub load: Load,
     /// The middle between the hosts.
     pub middle: MiddleKind,
@@ -82,16 +83,16 @@ pub struct Row {
     pub samples: Vec<Sample>,
 }
 
-/// CPU seconds per 10^9 bytes of payload, by host.
+/// CPU time per 10^9 bytes of payload for each host and for the middle, in seconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Costs {
-    /// CPU seconds of the wide host.
+    /// CPU time of the wide host, in seconds.
     pub wide: Spread,
-    /// CPU seconds of the narrow host.
+    /// CPU time of the narrow host, in seconds.
     pub narrow: Spread,
-    /// CPU seconds of the middle.
+    /// CPU time of the middle, in seconds.
     pub middle: Spread,
-    /// CPU seconds of both hosts and the middle together.
+    /// CPU time of both hosts and the middle together, in seconds.
     pub sum: Spread,
 }
 
@@ -100,11 +101,11 @@ pub struct Costs {
 pub struct Sample {
     /// Bytes, duration and integrity of the transfer.
     pub transfer: Transfer,
-    /// Data packets at the wide host's interface.
+    /// Number of data packets at the wide host's interface.
     pub packets: u64,
     /// Total length of the data packets, in bytes.
     pub bytes: u64,
-    /// Packets of the other direction, which are acknowledgements.
+    /// Number of packets of the other direction, which are acknowledgements.
     pub back_packets: u64,
     /// CPU time of the wide host, the narrow host and the middle, in seconds; `None` if unknown.
     pub seconds: Option<[f64; 3]>,
@@ -134,20 +135,20 @@ pub enum MiddleKind {
 }
 
 impl Demo {
-    /// Returns the rows of each load: bridge, gateway, wide links everywhere.
+    /// Returns three rows for each load: bridge, gateway, wide links everywhere.
     pub fn loads(&self) -> impl Iterator<Item = [&Row; 3]> {
         self.rows.as_chunks().0.iter().map(|rows: &[Row; 3]| rows.each_ref())
     }
 
-    /// For each load, returns the gateway's figure in proportion to the bridge's. The proportion is the median of
-    /// the ratios within each round.
+    /// Returns, for each load, the ratio of the gateway's figure to the bridge's figure. Each result is the median
+    /// of the rounds' ratios.
     pub fn beside_bridge(&self, of: impl Fn(&Sample) -> Option<f64>) -> Vec<f64> {
         self.beside_bridge_where(|_| true, of)
     }
 
-    /// For each load that `is_meant` accepts, returns the gateway's figure in proportion to the bridge's. The
-    /// proportion is the median of the ratios within each round, because rounds differ more than the middles within
-    /// one round.
+    /// Returns, for each load that `is_meant` accepts, the ratio of the gateway's figure to the bridge's figure.
+    /// Each result is the median of the rounds' ratios, because rounds differ more than the middles within one
+    /// round.
     pub fn beside_bridge_where(
         &self,
         is_meant: impl Fn(&Row) -> bool,
@@ -164,7 +165,7 @@ impl Demo {
 /// Runs the demo and passes a description of each step to `tell` before the step.
 ///
 /// # Errors
-/// A missing right or feature of this machine, with advice.
+/// A missing privilege or kernel feature; the message contains advice.
 pub fn run(settings: &Settings, mut tell: impl FnMut(&str)) -> io::Result<Demo> {
     tell("making hosts and links");
     let conditions = Conditions::here(settings.rounds);
@@ -173,7 +174,7 @@ pub fn run(settings: &Settings, mut tell: impl FnMut(&str)) -> io::Result<Demo> 
     for round in 1..=settings.rounds {
         for (number, kind) in MIDDLES.into_iter().enumerate() {
             let place = if kind == MiddleKind::AllWide { &all_wide } else { &mixed };
-            let middle = place.stand(kind)?;
+            let middle = place.start(kind)?;
             for (load, samples) in LOADS.into_iter().zip(&mut samples) {
                 tell(&format!("round {round} of {}: {}, {}", settings.rounds, kind.name(), load.name()));
                 samples[number].push(place.time(&middle, load, settings)?);
@@ -267,11 +268,11 @@ impl Sample {
     }
 }
 
-/// Three hosts and the CPU accounts of their interfaces.
+/// Three hosts, and the CPU-time accounts of their interfaces.
 struct Place {
     three_hosts: ThreeHosts,
-    /// Accounts of four interfaces: the wide host's, the middle's toward the wide and toward the narrow host, the
-    /// narrow host's. `None` if CPU time is unknown.
+    /// CPU-time accounts of four interfaces: the wide host's, the middle's toward the wide and toward the narrow
+    /// host, the narrow host's. `None` if CPU time is unknown.
     accounts: Option<[Account; 4]>,
     /// Reason why there are no accounts; `None` if there are.
     untold: Option<String>,
@@ -286,8 +287,9 @@ impl Place {
         let three_hosts = ThreeHosts::new(mtus, offloading)?;
         let [wide, to_wide, to_narrow, narrow] = three_hosts.names();
         if links == Links::Usual {
-            // A veth hands on the packet's memory as it is, in as many fragments as GRO merged. A card receives
-            // into one buffer. These interfaces do so too, at the middle's cost, with every kind of middle.
+            // A veth passes on a coalesced packet (GRO) in several pieces of memory, but a NIC receives into one
+            // buffer. Without scatter-gather, these interfaces copy each packet into one buffer. The middle pays
+            // for the copy, whatever its kind.
             for interface in [to_wide, to_narrow] {
                 drop(
                     three_hosts
@@ -311,13 +313,13 @@ impl Place {
         Ok(Place { three_hosts, accounts, untold })
     }
 
-    fn stand(&self, kind: MiddleKind) -> io::Result<Middle> {
+    fn start(&self, kind: MiddleKind) -> io::Result<Middle> {
         let middle = match kind {
             MiddleKind::Bridge | MiddleKind::AllWide => self.three_hosts.bridge()?,
             MiddleKind::Wideload => self.three_hosts.gateway(&self.three_hosts.border("", "", ""))?,
         };
         self.three_hosts.settle()?;
-        // Not measured: the first connections teach the middle its addresses and flows.
+        // These connections are not measured, because the middle first learns addresses and flows from them.
         for to_wide in [true, false] {
             self.send(Load { to_wide, pace: None }, WARM_LEN)?;
         }
@@ -360,19 +362,19 @@ impl Place {
     }
 }
 
-/// Returns the packets and bytes between two readings of the counters, received and sent.
+/// Returns the packets and bytes received between two readings of the counters, then those sent.
 fn counted(before: Counters, after: Counters) -> [[u64; 2]; 2] {
     [(before.received, after.received), (before.sent, after.sent)]
         .map(|(before, after)| [after.packet_count - before.packet_count, after.byte_count - before.byte_count])
 }
 
-/// Totals of a gateway's workers so far. All totals of a bridge are 0, because a bridge works on the threads of its
+/// Totals of a gateway's workers so far. For a bridge, all totals are 0: it runs on the receive threads of its
 /// interfaces.
 #[derive(Default)]
 struct Workers {
     /// CPU time of the workers, in seconds.
     seconds: f64,
-    /// Payload that the workers offloaded to the kernel, in bytes.
+    /// Payload that the kernel forwarded for the workers by flow offload, in bytes.
     offloaded_bytes: u64,
 }
 
@@ -401,8 +403,8 @@ const LOADS: [Load; 5] = [
     Load { to_wide: true, pace: None },
     Load { to_wide: false, pace: None },
 ];
-/// Payload of a full segment on the narrow link, in bytes: its MTU without the IPv4 and TCP headers and the
-/// timestamps.
+/// Payload of a full segment on the narrow link, in bytes: the link's MTU less IPv4 header, TCP header and
+/// timestamps option.
 const SEGMENT_LEN: usize = 1_500 - 20 - 32;
 const WARM_LEN: usize = 16 << 20;
 const SEED: u64 = 7;

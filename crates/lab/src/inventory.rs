@@ -1,9 +1,9 @@
-//! Namespace -> all its settings, one item and value each, so that two moments can be compared.
+//! Network namespace -> a list of all settings, each with a name and a value. Two such lists can be compared.
 //!
 //! The inventory covers everything that a gateway could leave changed: interfaces with their features and programs,
-//! addresses, and routes of every table. Rules, permanent neighbours, settings under `/proc/sys/net`, packet
-//! sockets and abstract names follow. Counters, ages and learned neighbours are left out, because they change by
-//! themselves.
+//! addresses, and routes of every table. The inventory also covers routing rules, permanent neighbours, settings
+//! below `/proc/sys/net`, packet sockets and abstract Unix sockets. Counters, ages and learned neighbours are left
+//! out, because they change by themselves.
 
 use linux::failure::failed;
 use linux::features::Features;
@@ -22,12 +22,12 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// All settings of a namespace, by item name.
+/// All settings of a network namespace, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
     /// Items and their values.
     pub items: BTreeMap<String, String>,
-    /// Whether an address is still in duplicate address detection. The address's item will then change.
+    /// Whether an address is still in duplicate address detection. If so, the value of the address will change.
     pub has_tentative: bool,
 }
 
@@ -43,10 +43,10 @@ pub struct Difference {
 }
 
 impl Inventory {
-    /// Takes the inventory of the calling thread's namespace.
+    /// Lists all settings of the calling thread's namespace.
     ///
     /// # Errors
-    /// A failed kernel query, or no right to list programs.
+    /// A failed kernel query; no privilege to list eBPF programs.
     pub fn take() -> io::Result<Inventory> {
         let mut inventory = Inventory::default();
         let mut netlink = Netlink::open()?;
@@ -229,7 +229,7 @@ impl Inventory {
     }
 }
 
-/// Whether the attribute is configured, or follows from configuration.
+/// Whether the attribute depends only on the configuration.
 fn is_set(attribute: &LinkAttribute) -> bool {
     !matches!(
         attribute,
@@ -240,7 +240,7 @@ fn is_set(attribute: &LinkAttribute) -> bool {
             | LinkAttribute::CarrierUpCount(_)
             | LinkAttribute::CarrierDownCount(_)
             | LinkAttribute::Event(_)
-            // Its settings are below /proc/sys/net as well.
+            // The inventory has these settings below /proc/sys/net as well.
             | LinkAttribute::AfSpecUnspec(_)
     )
 }
@@ -269,7 +269,7 @@ const OF_THEIR_OWN: [&str; 4] = [
     "ipv4/tcp_available_ulp",
     "ipv4/tcp_fastopen_key",
 ];
-/// List of packet sockets in the calling thread's namespace. The process may be in another one.
+/// List of packet sockets in the calling thread's namespace. The other threads may be in another namespace.
 const PACKET_SOCKETS: &str = "/proc/thread-self/net/packet";
 const UNIX_SOCKETS: &str = "/proc/thread-self/net/unix";
 

@@ -1,6 +1,7 @@
 //! Hosts and links in private network namespaces, and the experiments that run on them.
 //!
-//! Measurements of live kernels need networks. Namespaces provide them without touching the machine's own network.
+//! Measurements of kernels and gateways need networks. Private namespaces provide such networks without changes to
+//! the machine's own network.
 #![forbid(unsafe_code)]
 
 pub mod demo;

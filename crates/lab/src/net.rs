@@ -1,7 +1,7 @@
-//! Names -> hosts and the cables between them: a network in private namespaces.
+//! Names -> hosts and cables: a network in private namespaces. A cable is a pair of veth interfaces.
 //!
-//! No host or cable has a name outside. A namespace is a descriptor of this process and ends with the process, even
-//! after a crash.
+//! Hosts and cables are not visible outside of this process. A namespace exists only as a file descriptor of the
+//! process, so it disappears when the process ends, even after a crash.
 
 use linux::addresses::Prefix;
 use linux::features::{self, Features, Previous, Toggle};
@@ -19,9 +19,9 @@ pub struct Host {
 /// Offloads of a cable's interfaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offloading {
-    /// No offloads: a real link could carry every packet of the cable.
+    /// No offloads, so that a real link could carry every packet of the cable.
     Off,
-    /// Only checksum offloads, as with network cards that compute checksums. No CPU computes or verifies them.
+    /// Only checksum offloads, as with NICs that compute checksums. No CPU computes or verifies checksums.
     Checksums,
     /// The kernel's default offloads: GSO packets are forwarded unsegmented.
     On,
@@ -41,10 +41,10 @@ pub struct HostLink<'a> {
 }
 
 impl Host {
-    /// Creates a host with nothing but a loopback interface.
+    /// Creates a host whose only interface is the loopback interface.
     ///
     /// # Errors
-    /// No right to create a namespace.
+    /// No privilege to create a namespace.
     pub fn new(name: &str) -> io::Result<Host> {
         Ok(Host { name: name.to_owned(), space: Namespace::new()? })
     }
@@ -59,25 +59,25 @@ impl Host {
         &self.space
     }
 
-    /// Runs netlink requests in the host's namespace.
+    /// Calls `f` with a netlink socket of the host's namespace.
     ///
     /// # Errors
-    /// The kernel refused a request.
+    /// A request that the kernel rejected, or another error of `f`.
     pub fn tell<T: Send>(&self, f: impl FnOnce(&mut Netlink) -> io::Result<T> + Send) -> io::Result<T> {
         self.space.enter(|| f(&mut Netlink::open()?))
     }
 }
 
-/// Connects two hosts by a cable.
+/// Connects two hosts by a cable. Both interfaces are up afterwards.
 ///
 /// # Errors
-/// A request that the kernel refused, with the name of the interface.
+/// A request that the kernel rejected, with the name of the interface.
 pub fn cable(ends: [HostLink<'_>; 2], offloading: Offloading) -> io::Result<()> {
     let [one, other] = ends;
     one.host.tell(|netlink| netlink.make_veth(one.interface, other.interface, other.host.space()))?;
     for end in ends {
         end.host.tell(|netlink| {
-            // The setting must outlive this call.
+            // The previous settings are not restored, because the new ones must outlive this call.
             match offloading {
                 Offloading::Off => drop(features::as_a_wire(end.interface)?),
                 Offloading::Checksums => drop(without_segmentation(end.interface)?),

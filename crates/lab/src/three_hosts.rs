@@ -1,11 +1,11 @@
-//! Two packet sizes -> three hosts: a wide one, a narrow one, and the middle between them.
+//! Two MTUs -> three hosts: a wide host, a narrow host, and the middle between them.
 //!
 //! ```text
 //! wide host ──── 9,000 ──── the middle ──── 1,500 ──── narrow host
 //! ```
 //!
-//! Both hosts are on one IP network. The middle is the kernel's bridge or a border gateway, on the same cables and
-//! between the same addresses.
+//! Both hosts are on one IP network. The middle is the kernel's bridge or a border gateway, with the same cables
+//! and the same addresses.
 
 use crate::net::{Host, HostLink, Offloading, cable};
 use config::Config;
@@ -42,10 +42,11 @@ impl ThreeHosts {
     /// Creates three hosts and their cables.
     ///
     /// # Errors
-    /// No right to create them.
+    /// No privilege to create namespaces.
     pub fn new(mtus: [u32; 2], offloading: Offloading) -> io::Result<ThreeHosts> {
         let [wide, middle, narrow] = [Host::new("wide")?, Host::new("middle")?, Host::new("narrow")?];
-        // Names that no other network of this machine has: the kernel's threads are identified by them.
+        // The kernel's receive threads are identified by interface names. So no other network of this machine may
+        // use these names.
         let tail = format!("{:04x}", std::process::id() as u16 ^ (fastrand::u16(..) << 8));
         let names = ["w", "mw", "mn", "n"].map(|front| format!("{front}{tail}"));
         let [wide_name, to_wide, to_narrow, narrow_name] = names.each_ref().map(String::as_str);
@@ -74,10 +75,10 @@ impl ThreeHosts {
         self.names.each_ref().map(String::as_str)
     }
 
-    /// Bridges the two cables in the kernel.
+    /// Connects the two cables by the kernel's bridge.
     ///
     /// # Errors
-    /// A request that the kernel refused.
+    /// A request that the kernel rejected.
     pub fn bridge(&self) -> io::Result<Middle> {
         let [_, to_wide, to_narrow, _] = self.names();
         self.middle.tell(|netlink| {
@@ -103,7 +104,7 @@ impl ThreeHosts {
     /// Starts a gateway in the middle.
     ///
     /// # Errors
-    /// A faulty configuration, or a missing right or feature.
+    /// A faulty configuration; a missing privilege or kernel feature.
     pub fn gateway(&self, config: &str) -> io::Result<Middle> {
         let config = Config::parse(config, "border.toml")
             .map_err(|problems| io::Error::new(io::ErrorKind::InvalidInput, problems.to_string()))?;
@@ -111,10 +112,10 @@ impl ThreeHosts {
         Ok(Middle::Gateway(Box::new(service)))
     }
 
-    /// Removes the middle.
+    /// Removes the bridge, or stops the gateway.
     ///
     /// # Errors
-    /// The kernel cannot remove it.
+    /// The kernel cannot remove the bridge.
     pub fn clear(&self, middle: Middle) -> io::Result<()> {
         match middle {
             Middle::Bridge => self.middle.tell(|netlink| netlink.remove(BRIDGE)),
@@ -169,9 +170,9 @@ pub fn v6(host: u8) -> IpAddr {
     IpAddr::V6(Ipv6Addr::new(0xFD77, 0, 0, 0, 0, 0, 0, u16::from(host)))
 }
 
-/// The number of the wide host.
+/// Number of the wide host, for [`v4`] and [`v6`].
 pub const WIDE: u8 = 1;
-/// The number of the narrow host.
+/// Number of the narrow host, for [`v4`] and [`v6`].
 pub const NARROW: u8 = 2;
 const BRIDGE: &str = "bridge";
 const SETTLE_TRIES: u32 = 40;

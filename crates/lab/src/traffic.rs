@@ -1,8 +1,8 @@
-//! Number of bytes -> time and CPU time of their transfer between two hosts.
+//! Number of bytes -> duration and CPU time of a transfer between two hosts.
 //!
-//! Both hosts are threads of this process, each inside its namespace, with ordinary sockets. The content is drawn
-//! from a seed. The receiver keeps every byte and compares its SHA-256 with the sender's after the clock has
-//! stopped. So verification adds nothing to the measurement.
+//! Sender and receiver are threads of this process, each in the namespace of its host, with ordinary sockets. The
+//! content is drawn from a seed. The receiver keeps every byte and compares its SHA-256 with the sender's after the
+//! clock has stopped. So verification adds nothing to the measurement.
 
 use crate::usage::thread_time;
 use linux::namespace::Namespace;
@@ -19,10 +19,10 @@ use std::num::NonZeroU64;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Figures of one transfer.
+/// Duration, CPU time and integrity of one transfer.
 #[derive(Clone, Debug, Serialize)]
 pub struct Transfer {
-    /// Bytes of payload that arrived.
+    /// Number of payload bytes that arrived.
     pub bytes: u64,
     /// Time from the first byte sent to the last byte received, in seconds.
     pub seconds: f64,
@@ -50,8 +50,8 @@ impl Transfer {
 /// Length of each write to the sender's socket, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Writes {
-    /// Lengths drawn from the seed, 256 KiB on average. Equal writes all end with a GSO packet of equal, short
-    /// length, so some lengths cost much more than others.
+    /// Lengths drawn from the seed, 256 KiB on average. With equal writes, every write ends with a short GSO packet
+    /// of the same length. Some write lengths then cost much more than others.
     Drawn,
     /// Equal writes of this length.
     Of(usize),
@@ -66,7 +66,7 @@ impl fmt::Display for Writes {
     }
 }
 
-/// Writes at even intervals.
+/// Rate and length of writes at even intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Pace {
     /// Rate of the payload, in bits per second.
@@ -82,12 +82,13 @@ pub struct Pace {
 pub enum WriteEnd {
     /// The last segment has PSH, which is the kernel's default.
     Push,
-    /// More data follows soon (`MSG_MORE`). So full segments are sent without PSH, and a short one waits.
+    /// More data follows soon (`MSG_MORE`). So full segments are sent without PSH, and a short segment waits for
+    /// more data.
     More,
 }
 
-/// Sends `len` bytes in one TCP connection from a host to an address of another, with cubic congestion control.
-/// Lengths of writes are drawn from the seed.
+/// Sends `len` bytes in one TCP connection from a host to an address of another host, with CUBIC congestion
+/// control. Lengths of writes are drawn from the seed.
 ///
 /// # Errors
 /// A socket error.
@@ -134,7 +135,7 @@ fn transfer(
     write: impl FnOnce(&mut TcpStream, &[u8]) -> io::Result<()> + Send,
 ) -> io::Result<Transfer> {
     let sent = content(seed, len);
-    // Written once before anything is sent, so that no page is allocated while the clock runs.
+    // The receiver's memory is written once beforehand, so that no page is allocated while the clock runs.
     let room = vec![1; len];
     let listener = to.enter(|| TcpListener::bind(SocketAddr::new(address, 0)))?;
     let target = listener.local_addr()?;
@@ -166,7 +167,8 @@ fn send_tcp(
     set_name(c"lab-sends")?;
     let family = if target.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, Some(ipproto::TCP))?;
-    // Before the connection opens: the algorithm that it opens with may keep pacing it.
+    // The algorithm is set before the connection opens. The machine's default could pace the connection even after
+    // a later change.
     sockopt::set_tcp_congestion(&socket, CONGESTION)?;
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(TIMEOUT))?;
     connect(&socket, &target)?;
@@ -174,7 +176,7 @@ fn send_tcp(
     let (began, before) = (Instant::now(), thread_time());
     write(&mut stream, content)?;
     stream.shutdown(std::net::Shutdown::Write)?;
-    // The other end closes when it has everything.
+    // The receiver closes the connection after the last byte.
     let _ = stream.read(&mut [0]);
     Ok((began, thread_time() - before))
 }
@@ -195,7 +197,7 @@ fn write_in(stream: &mut TcpStream, content: &[u8], writes: Writes, seed: u64) -
 }
 
 fn write_paced(stream: &mut TcpStream, content: &[u8], pace: Pace) -> io::Result<()> {
-    // A sleep's default slack, 50 µs, would turn short intervals into bursts.
+    // The default timer slack of 50 µs would turn short intervals into bursts.
     set_current_timer_slack(NonZeroU64::new(1))?;
     let flags = if pace.end == WriteEnd::More { SendFlags::MORE } else { SendFlags::empty() };
     let gap = Duration::from_secs_f64(pace.write_len as f64 * 8.0 / pace.rate);
@@ -232,8 +234,8 @@ fn receive_tcp(listener: &TcpListener, mut received: Vec<u8>) -> io::Result<(Ins
     Ok((ended, thread_time() - before, received))
 }
 
-/// Sends `count` UDP messages of `len` bytes at `rate` payload bits per second from a host to an address of
-/// another.
+/// Sends `count` UDP messages of `len` bytes at `rate` payload bits per second from a host to an address of another
+/// host.
 ///
 /// Each message carries its number. A message is counted as arrived if it is complete and unchanged.
 ///
@@ -249,7 +251,8 @@ pub fn udp(
     let pattern = content(seed, message.len);
     let receiver = to.enter(|| UdpSocket::bind(SocketAddr::new(address, 0)))?;
     receiver.set_read_timeout(Some(QUIET))?;
-    // Above the host's default limit, where the right for it exists.
+    // The buffer exceeds the host's limit if the process has the privilege for it. Otherwise the default length
+    // remains.
     let _ = sockopt::set_socket_recv_buffer_size_force(&receiver, SOCKET_BUFFER_LEN);
     let target = receiver.local_addr()?;
     thread::scope(|scope| {
@@ -304,7 +307,7 @@ fn send_udp(target: SocketAddr, pattern: &[u8], message: Messages) -> io::Result
                 // The first packets may meet unresolved neighbours.
                 io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionRefused => {}
                 _ if error.raw_os_error() == Some(ENOBUFS) => thread::yield_now(),
-                // A router reported a smaller MTU: at the next try the host fragments.
+                // After an ICMP error about a smaller MTU, the host fragments at the next try.
                 _ if error.raw_os_error() == Some(EMSGSIZE) && content.len() <= MESSAGE_LEN_MAX => {}
                 _ => return Err(error),
             }
@@ -355,7 +358,7 @@ pub fn digest(bytes: &[u8]) -> String {
 pub const CONGESTION: &str = "cubic";
 /// Longest stall of a transfer.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Time that the receiver waits after the last message; longer than any reassembly time-out on the path.
+/// Time that the receiver waits after the last message; longer than a border's default reassembly time-out.
 const QUIET: Duration = Duration::from_millis(800);
 /// Mean of the drawn lengths, in bytes.
 const WRITE_LEN: usize = 1 << 18;

@@ -1,4 +1,4 @@
-//! MTU -> two hosts on one link, each with a stock interface or a wide one over it.
+//! MTU -> two hosts on one link. Each host has a stock interface, or a wide interface over the link.
 //!
 //! Experiments with wide interfaces need only two hosts; those with borders use `three_hosts.rs`.
 
@@ -12,7 +12,7 @@ use std::io;
 /// Host 1 and host 2 on one link, with the addresses of [`v4`] and [`v6`].
 #[derive(Debug)]
 pub struct TwoHosts {
-    /// Both hosts.
+    /// Host 1 and host 2.
     pub hosts: [Host; 2],
     names: [String; 2],
     mtu: u32,
@@ -22,7 +22,7 @@ impl TwoHosts {
     /// Creates two hosts and their cable.
     ///
     /// # Errors
-    /// No right to create them.
+    /// No privilege to create namespaces.
     pub fn new(mtu: u32, offloading: Offloading) -> io::Result<TwoHosts> {
         let hosts = [Host::new("one")?, Host::new("other")?];
         let tail = format!("{:06x}", fastrand::u32(..1 << 24));
@@ -57,7 +57,7 @@ impl TwoHosts {
     /// Starts a wide interface on a host.
     ///
     /// # Errors
-    /// A faulty configuration, or a missing right or feature.
+    /// A faulty configuration; a missing privilege or kernel feature.
     pub fn start(&self, host: usize, config: &str) -> io::Result<Service> {
         let config = Config::parse(config, "wide.toml")
             .map_err(|problems| io::Error::new(io::ErrorKind::InvalidInput, problems.to_string()))?;

@@ -109,13 +109,13 @@ fn a_continuing_flow_stays_offloaded() {
     three_hosts.clear(middle).unwrap();
 }
 
-/// Bytes of frames that the gateway's worker received by an endpoint.
+/// Number of bytes of the frames that the gateway's worker received at an endpoint.
 fn seen_bytes(middle: &Middle, end: usize) -> u64 {
     let Middle::Gateway(service) = middle else { unreachable!("a gateway stands there") };
     service.snapshots().unwrap()[0].ends[end].rx.bytes
 }
 
-/// What came in by an end of the gateway and the kernel passed on by itself.
+/// Counts of the packets that an endpoint received and the kernel forwarded by flow offload.
 fn offloaded(middle: &Middle, end: usize) -> OffloadStats {
     let Middle::Gateway(service) = middle else { unreachable!("a gateway stands there") };
     let offloaded = service.snapshots().unwrap().into_iter().map(|snapshot| snapshot.ends[end].offloaded);
@@ -144,7 +144,7 @@ fn unread_data_is_charged_at_least_its_size() {
             far.read_exact(&mut vec![0; UNREAD_LEN]).unwrap();
         }
         let before = offloaded(&middle, end);
-        // As much as it takes, until there is no more room.
+        // Writes until neither socket has room.
         while near.write(&content).is_ok() {}
         let (unread, memory) = (rustix::io::ioctl_fionread(&far).unwrap(), receive_memory(&far));
         let after = offloaded(&middle, end);
@@ -346,7 +346,7 @@ fn small_requests_are_answered_at_once() {
     three_hosts.clear(middle).unwrap();
 }
 
-/// Every packet and every buffer is accounted for, in every way and at every end.
+/// Checks that every packet and every buffer is accounted for, in every direction and at every endpoint.
 fn check_counters(middle: &Middle) {
     let Middle::Gateway(service) = middle else { unreachable!("a gateway stands there") };
     for snapshot in service.snapshots().unwrap() {
@@ -363,7 +363,7 @@ fn three_hosts(offloading: Offloading) -> ThreeHosts {
     ThreeHosts::new([9_000, 1_500], offloading).unwrap()
 }
 
-/// A bump in the wire is the only path between its two sides.
+/// Configuration of a border that is the only path between its two sides.
 const ONLY_PATH: &str = "[mss]\nraise = \"always\"\n";
 const TCP_LEN: usize = 16 << 20;
 const UNREAD_LEN: usize = 1 << 18;

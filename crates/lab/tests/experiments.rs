@@ -45,7 +45,7 @@ fn a_link_delays_frames_and_restores_the_interfaces() {
         let outer = HostLink { host, interface: name, mtu: 1_500, addresses: &addresses };
         let inner = HostLink { host: &middle, interface: inner, mtu: 1_500, addresses: &[] };
         cable([outer, inner], Offloading::On).unwrap();
-        // Frames that a host leaves to its network card are not frames of a wire.
+        // A wire cannot carry packets whose checksum or segmentation is left to a NIC.
         drop(host.space().enter(|| linux::features::as_a_wire(name)).unwrap());
     }
     let offloads = || middle.space().enter(|| Features::of("inner-a").unwrap().on().count());

@@ -72,7 +72,8 @@ fn a_carrier_that_flaps_twenty_times_delays_a_transfer_and_nothing_more() {
 
 #[test]
 fn an_mtu_that_changes_under_way_loses_only_what_is_counted_as_refused() {
-    // Packets come one by one: of trains that are too long, the interface drops the segments, and counts them itself.
+    // Packets arrive one by one. The interface itself would drop and count the segments of GSO packets that are too
+    // long.
     let three_hosts = ThreeHosts::new([9_000, 1_500], Offloading::Off).unwrap();
     let as_is = "offloads = \"as-is\"";
     let middle = three_hosts.gateway(&three_hosts.border("[mss]\nraise = \"always\"", as_is, as_is)).unwrap();
@@ -403,14 +404,14 @@ impl Echo {
         Echo { target, ends }
     }
 
-    /// The time until it answers.
+    /// The time until the server answers.
     fn answers(&self, from: &Host) -> io::Result<Duration> {
         let socket = from.space().enter(|| UdpSocket::bind("0.0.0.0:0"))?;
         socket.set_read_timeout(Some(Duration::from_millis(10)))?;
         let began = Instant::now();
         let mut room = [0; 64];
         while began.elapsed() < Duration::from_secs(10) {
-            // While the link is down, the host itself may reject it.
+            // While the link is down, the host itself may reject the message.
             let _ = socket.send_to(b"are you there?", self.target);
             if socket.recv_from(&mut room).is_ok() {
                 return Ok(began.elapsed());
@@ -466,7 +467,7 @@ fn make_anew(three_hosts: &ThreeHosts, is_wide: bool) {
     } else {
         (&three_hosts.narrow, narrow, to_narrow, NARROW, 1_500)
     };
-    // As with a network card that was removed and inserted again: other hosts remember its MAC address.
+    // As with a NIC that was removed and inserted again: other hosts remember the MAC address.
     let mac = host.tell(|netlink| Ok(netlink.interface(name)?.mac)).unwrap().expect("a cable has addresses");
     three_hosts.middle.tell(|netlink| netlink.remove(own)).unwrap();
     thread::sleep(Duration::from_millis(300));
@@ -583,7 +584,7 @@ fn border(workers: usize) -> (ThreeHosts, Middle) {
     (three_hosts, middle)
 }
 
-/// A bump in the wire is the only path between its two sides.
+/// Configuration of a border that is the only path between its two sides.
 fn of(workers: usize) -> String {
     format!("workers = {workers}\n[mss]\nraise = \"always\"\n")
 }
@@ -603,5 +604,5 @@ fn check_books(middle: &Middle) {
 
 /// MAC addresses of a sender and a receiver outside of the network.
 const STATIONS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 8], [2, 0, 0, 0, 0, 9]];
-/// How long a connection may stall.
+/// Longest allowed stall of a connection.
 const TIMEOUT: Duration = Duration::from_secs(20);

@@ -86,7 +86,7 @@ fn a_border_fragments_df_datagrams_silently_if_configured() {
     three_hosts.clear(middle).unwrap();
 }
 
-// The kernel's own bridge passes them too.
+// The kernel's own bridge forwards such packets too.
 #[test]
 fn packets_as_long_as_the_mtu_cross_a_border_behind_two_tags_and_behind_one_of_802_1ad() {
     let three_hosts = ThreeHosts::new([9_000, 1_500], Offloading::Off).unwrap();

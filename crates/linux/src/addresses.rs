@@ -1,6 +1,7 @@
 //! Requests about IP addresses -> the addresses of interfaces, listed or changed.
 //!
-//! This is netlink's part for addresses. Routes and neighbours are in modules of their own.
+//! The methods of [`Netlink`] for IP addresses are here. Those for routes and neighbours are in modules of their
+//! own.
 
 use crate::netlink::Netlink;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
@@ -80,9 +81,9 @@ impl Netlink {
         Ok(answers.into_iter().filter_map(read).collect())
     }
 
-    /// Adds an address to an interface, and the address's prefix to the link. Duplicate address detection is
-    /// skipped. The kernel uses an IPv6 address only after a delay. The delay is over when [`Netlink::route_to`]
-    /// reports the address as local.
+    /// Adds an address to an interface. The kernel also adds a route to the address's prefix on this link.
+    /// Duplicate address detection is skipped. The kernel uses an IPv6 address only after a delay. The delay is
+    /// over when [`Netlink::route_to`] reports the address as local.
     ///
     /// # Errors
     /// The address exists (`AlreadyExists`), the interface does not (`NotFound`), or privileges are missing.

@@ -17,8 +17,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 
-/// Makes a pair of connected sockets for two processes. They preserve message boundaries, and report when the other
-/// process has closed its socket.
+/// Makes a pair of connected sockets for two processes. The sockets preserve message boundaries, and report when
+/// the other process has closed its socket.
 ///
 /// # Errors
 /// The process or the system has no free descriptor.
@@ -48,7 +48,7 @@ pub fn send(socket: impl AsFd, message: &[u8], descriptors: &[BorrowedFd<'_>]) -
 /// closed.
 ///
 /// # Errors
-/// There is no message, or the message is longer.
+/// There is no message, or the message or its list of descriptors is too long.
 pub fn receive(socket: impl AsFd, len_max: usize) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
     let mut message = vec![0; len_max];
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
@@ -123,7 +123,7 @@ pub fn stay(descriptor: impl AsFd, stay: Stay) -> io::Result<()> {
 /// `/proc` is not mounted.
 pub fn stay_all(how_long: Stay) -> io::Result<()> {
     for number in open_numbers()? {
-        // SAFETY: it is looked at for this one call; where it is not open any more, the call says so.
+        // SAFETY: the descriptor is borrowed for this one call, which fails if the descriptor is not open any more.
         let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
         // A descriptor closed in the meantime needs no change.
         let _ = stay(descriptor, how_long);
@@ -138,7 +138,7 @@ fn open_numbers() -> io::Result<Vec<RawFd>> {
     Ok(listed.filter_map(number).filter(|number| *number >= FIRST).collect())
 }
 
-/// Signals that are delivered as messages. Until this value is dropped, they interrupt no thread.
+/// Signals that are delivered as messages. These signals are blocked, and stay blocked after this value is dropped.
 #[derive(Debug)]
 pub struct Signals(OwnedFd);
 
@@ -218,14 +218,14 @@ pub fn user(name: &str) -> io::Result<(u32, u32)> {
     // SAFETY: all zero is a value of this struct of numbers and pointers.
     let mut entry: libc::passwd = unsafe { mem::zeroed() };
     let mut found = ptr::null_mut();
-    // SAFETY: all that it writes to is ours, as long as it is said to be, and outlives the call.
+    // SAFETY: the call writes only to these three values, within the given length, and they outlive the call.
     unsafe {
         libc::getpwnam_r(c_name.as_ptr(), &raw mut entry, room.as_mut_ptr(), room.len(), &raw mut found);
     }
     if found.is_null() { Err(unknown()) } else { Ok((entry.pw_uid, entry.pw_gid)) }
 }
 
-/// Returns the number of a descriptor, by which a later program of this process finds it.
+/// Returns the number of a descriptor. A later program of this process finds the descriptor by this number.
 pub fn number(descriptor: impl AsFd) -> RawFd {
     descriptor.as_fd().as_raw_fd()
 }
@@ -235,5 +235,5 @@ pub const DESCRIPTORS_MAX: usize = 253;
 const OPEN: &str = "/proc/self/fd";
 /// The lowest descriptor number after standard input, output and error.
 const FIRST: RawFd = 3;
-/// Longest entry of a user in the system's list of users, in bytes.
+/// Limit on the length of a user's entry in the user database, in bytes.
 const USER_LEN_MAX: usize = 16 << 10;

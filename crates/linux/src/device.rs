@@ -17,7 +17,8 @@ pub struct Device<'a> {
 }
 
 impl<'a> Device<'a> {
-    /// Returns the interface of this name in the calling thread's network namespace.
+    /// Opens a socket for requests about the interface `name` in the calling thread's network namespace. Does not
+    /// check that the interface exists.
     ///
     /// # Errors
     /// The process cannot open another socket.

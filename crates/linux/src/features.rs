@@ -19,7 +19,7 @@ pub enum Toggle {
     Off,
 }
 
-/// The offload features of an interface, supported and active ones. They have the kernel's names, such as
+/// The supported and the active offload features of an interface. The features have the kernel's names, such as
 /// `tx-tcp-segmentation` or `rx-gro`.
 #[derive(Clone, Debug)]
 pub struct Features {
@@ -106,8 +106,8 @@ pub fn set(name: &str, switches: &[(&str, Toggle)]) -> io::Result<Previous> {
     }
 }
 
-/// Switches off all features of an interface that coalesce, segment or leave packets incomplete. Each frame is then
-/// as it would be on a wire.
+/// Switches off all changeable features of an interface that coalesce or segment packets, or leave their checksums
+/// incomplete. Each frame is then as it would be on a wire.
 ///
 /// # Errors
 /// The errors of [`set`].
@@ -119,7 +119,7 @@ pub fn as_a_wire(name: &str) -> io::Result<Previous> {
 }
 
 impl Previous {
-    /// Makes a [`Previous`] from features that are known, for example from a record.
+    /// Makes a [`Previous`] from known feature states, for example from a record that an earlier process wrote.
     ///
     /// # Errors
     /// The interface does not exist (`NotFound`), or the kernel does not know a feature (`InvalidInput`).
@@ -135,7 +135,7 @@ impl Previous {
         Ok(Previous { card, wishes })
     }
 
-    /// Returns these features for an interface that was renamed in the meantime.
+    /// Returns these features for the interface under the new name `name`.
     pub fn renamed(mut self, name: &str) -> Previous {
         name.clone_into(&mut self.card.name);
         self
@@ -230,7 +230,8 @@ impl Card {
         self.ioctl(&mut words, "cannot set its features")
     }
 
-    /// Sends a request. `words` begins with the command, which determines the length.
+    /// Sends an ethtool request to the kernel, which writes its answer to `words`. The first word must be the
+    /// ethtool command. `words` must be long enough for the answer to this command.
     fn ioctl(&self, words: &mut [u32], what: &str) -> io::Result<()> {
         let mut request = device::request(&self.name);
         request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();

@@ -1,7 +1,7 @@
 //! Bytes -> frames sent unchanged; received frames -> bytes, with the VLAN tag that the kernel stripped.
 //!
-//! Programs that watch or test a network use this module. A gateway does not: this module reads one frame per call
-//! and has no buffer pool.
+//! Programs that watch or test a network use this module. A gateway uses the crate `port` instead, because this
+//! module reads one frame per call and has no buffer pool.
 
 use crate::device::{self, Device, checked};
 use crate::failure::failed;
@@ -19,15 +19,16 @@ pub struct FrameSocket {
 /// A received frame.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SeenFrame {
-    /// The frame from the Ethernet header on, with its VLAN tag. A partial checksum is completed.
+    /// The complete frame: the Ethernet header, the VLAN tag that the kernel stripped, and the packet. A partial
+    /// checksum has been completed.
     pub bytes: Vec<u8>,
     /// Payload of each segment of a GSO packet, in bytes; `None` for a single packet.
     pub segment_len: Option<u16>,
 }
 
 impl FrameSocket {
-    /// Opens a socket on an interface of the calling thread's namespace. The interface is promiscuous while the
-    /// socket is open.
+    /// Opens a socket on an interface of the calling thread's namespace. The interface is in promiscuous mode while
+    /// the socket is open.
     ///
     /// # Errors
     /// The interface does not exist, or privileges are missing.
@@ -158,7 +159,7 @@ fn tag(control: &[u8]) -> Option<[u8; 4]> {
 #[repr(align(8))]
 struct Control([u8; CONTROL_LEN]);
 
-/// Memory for the longest GSO packet with its headers, in bytes, with a margin.
+/// Size of the memory for a received frame, in bytes: the longest GSO packet with its headers, and a margin.
 const ROOM_LEN: usize = 1 << 17;
 const BUFFER_LEN: libc::c_int = 16 << 20;
 const CONTROL_LEN: usize = 64;

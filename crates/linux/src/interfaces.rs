@@ -1,6 +1,7 @@
-//! An interface's name -> its state and counters, read or changed.
+//! An interface's name -> its counters and its state, which can be changed.
 //!
-//! This is netlink's part for interfaces. Offload features are in the module `features`.
+//! The methods of [`Netlink`] for interfaces are here. Offload features need ioctl, and are in the module
+//! `features`.
 
 use crate::features::Toggle;
 use crate::namespace::Namespace;
@@ -58,7 +59,7 @@ pub struct Tally {
     pub byte_count: u64,
     /// Packets dropped because a queue was full or there was no receiver.
     pub drop_count: u64,
-    /// Damaged packets.
+    /// Packets that were not received or sent because of an error, such as a wrong frame checksum.
     pub error_count: u64,
 }
 
@@ -94,7 +95,8 @@ impl Netlink {
         Ok(answers.into_iter().filter_map(link).map(|message| Interface::read(&message)).collect())
     }
 
-    /// Creates a veth pair: one end `name` in this namespace, and one end `peer` in the other namespace.
+    /// Creates a veth pair: one end `name` in the namespace of this connection, and the other end `peer` in
+    /// `peer_namespace`.
     ///
     /// # Errors
     /// An interface of this name exists (`AlreadyExists`), or privileges are missing.
@@ -134,7 +136,7 @@ impl Netlink {
         self.set_flag(name, LinkFlags::Up, Toggle::Off, "cannot set the interface down")
     }
 
-    /// Makes an interface promiscuous, or ends this mode.
+    /// Switches promiscuous mode of an interface on or off.
     ///
     /// # Errors
     /// The errors of [`Netlink::set_up`].
@@ -142,7 +144,8 @@ impl Netlink {
         self.set_flag(name, LinkFlags::Promisc, switch, &format!("cannot set promiscuous mode {switch}"))
     }
 
-    /// Switches address resolution on an interface on or off. If it is off, all neighbours count as one station.
+    /// Switches address resolution on an interface on or off. If it is off, the kernel sends no ARP requests and no
+    /// neighbour solicitations, and treats all neighbours as one station.
     ///
     /// # Errors
     /// The errors of [`Netlink::set_up`].
@@ -163,7 +166,7 @@ impl Netlink {
         self.set(name, LinkAttribute::Mtu(mtu), what)
     }
 
-    /// Sets the longest packet that GRO builds on an interface, in bytes; 1 disables coalescing.
+    /// Limits the length of packets that GRO builds on an interface, in bytes; 1 disables coalescing.
     ///
     /// # Errors
     /// The kernel is older than Linux 5.19, or one of the errors of [`Netlink::set_up`].
@@ -204,7 +207,7 @@ impl Netlink {
         self.set(name, attribute, format!("{name}: cannot set ignore_routes_with_linkdown"))
     }
 
-    /// Disables automatic IPv6 addresses on an interface.
+    /// Stops the kernel from generating IPv6 addresses for an interface.
     ///
     /// # Errors
     /// The kernel does not support IPv6, or one of the errors of [`Netlink::set_up`].
@@ -328,7 +331,7 @@ fn medium(hardware: u16) -> Option<LinkType> {
 const RAWIP: u16 = 519;
 const IP6GRE: u16 = 823;
 
-/// The attribute IFLA_INET_CONF, with NLA_F_NESTED.
+/// The attribute IFLA_INET_CONF, and the flag NLA_F_NESTED.
 const INET_CONF: u16 = 1;
 const NESTED: u16 = 1 << 15;
 /// The setting IPV4_DEVCONF_IGNORE_ROUTES_WITH_LINKDOWN (linux/ip.h).

@@ -15,8 +15,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Reports changes in the namespace in which it was opened. It does not wait: its descriptor is readable if a
-/// change may be available.
+/// A subscription to changes in the namespace in which the monitor was opened. The monitor's descriptor is readable
+/// if a change may be available.
 #[derive(Debug)]
 pub struct Monitor {
     socket: Socket,
@@ -48,7 +48,7 @@ pub enum Presence {
 }
 
 impl Monitor {
-    /// Opens a monitor in the calling thread's namespace. Reports changes from now on.
+    /// Opens a monitor in the calling thread's namespace. The monitor reports only later changes.
     ///
     /// # Errors
     /// The process cannot open another socket.
@@ -62,7 +62,7 @@ impl Monitor {
         open().map_err(|why| failed("cannot open a netlink socket", &why))
     }
 
-    /// Returns the next change; `None` if there is none yet.
+    /// Returns the next change; `None` if there is none yet. Does not wait.
     #[expect(clippy::should_implement_trait, reason = "after nothing there may be something again")]
     pub fn next(&mut self) -> Option<Change> {
         while self.changes.is_empty() {
@@ -112,8 +112,8 @@ fn changes(message: RouteNetlinkMessage) -> Vec<Change> {
     }
 }
 
-/// Returns the change of an interface. A bridge also reports when it releases a port, under its own family; the
-/// interface then still exists.
+/// Returns the change of an interface; `None` for a message of a bridge about one of its ports. Such a message may
+/// report a removed port, although the interface still exists.
 fn interface(link: &LinkMessage, turn: Presence) -> Option<Change> {
     let is_whole = link.header.interface_family == AddressFamily::Unspec;
     is_whole.then(|| Change::Link(turn, Interface::read(link)))

@@ -24,14 +24,14 @@ use std::time::Duration;
 
 /// A network namespace, kept by a file descriptor.
 ///
-/// A namespace made by [`Namespace::new`] has no name. The kernel removes it when the last descriptor, thread and
-/// socket in it is closed, even if the process was killed.
+/// A namespace made by [`Namespace::new`] has no name. The kernel removes such a namespace when its last
+/// descriptor, socket and thread are gone, even if the process was killed.
 #[derive(Debug)]
 pub struct Namespace {
     fd: OwnedFd,
 }
 
-/// Ends a program on drop; see [`Namespace::start`].
+/// Sends SIGTERM to a program on drop; see [`Namespace::start`].
 #[derive(Debug)]
 pub struct NamespaceGuard(#[expect(dead_code, reason = "it is dropped")] Sender<()>);
 
@@ -54,7 +54,8 @@ impl Namespace {
         made.map_err(|why: io::Error| advised("cannot create a network namespace", &why, RIGHTS))
     }
 
-    /// Returns the cookie of the calling thread's namespace. The kernel does not reuse it before the next boot.
+    /// Returns the cookie of the calling thread's namespace: a number that the kernel gives to no other namespace
+    /// before the next boot.
     ///
     /// # Errors
     /// The kernel is older than Linux 5.14.
@@ -95,8 +96,9 @@ impl Namespace {
     /// # Panics
     /// - `f` panics.
     /// - The kernel cannot create a thread.
-    /// - The process may not enter the namespace. For a namespace of [`Namespace::new`] or [`Namespace::open`],
-    ///   this was checked. For one of [`Namespace::here`], only a thread in another namespace needs the privilege.
+    /// - The process is not allowed to enter the namespace. For a namespace of [`Namespace::new`] or
+    ///   [`Namespace::open`], this was checked. For one of [`Namespace::here`], only a thread in another namespace
+    ///   needs the privilege.
     pub fn enter<T: Send>(&self, f: impl FnOnce() -> T + Send) -> T {
         self.inside(f).expect("a namespace that was open to us stays so")
     }
@@ -104,7 +106,7 @@ impl Namespace {
     /// Starts a named thread in this namespace.
     ///
     /// # Errors
-    /// The kernel cannot create a thread, or the thread may not enter the namespace.
+    /// The kernel cannot create a thread, or the thread is not allowed to enter the namespace.
     pub fn spawn<T: Send + 'static>(
         &self,
         name: &str,
@@ -127,7 +129,8 @@ impl Namespace {
         unsafe { command.pre_exec(die) };
         let (tell, told) = channel();
         let (tether, is_cut) = channel();
-        // The kernel sees the starting thread as the parent, so this thread lives as long as the guard.
+        // The kernel treats the starting thread as the parent. So the starting thread must live as long as the
+        // guard.
         self.spawn("starter", move || {
             let _ = tell.send(command.spawn());
             let _ = is_cut.recv();
@@ -196,8 +199,8 @@ impl AsFd for Namespace {
 /// Moves the process into a user namespace of its own. An ordinary user can then create network namespaces and be
 /// root in them.
 ///
-/// Does nothing if the process may already create namespaces. Call this before the process has a second thread. The
-/// process gains no privileges on the host, and still cannot attach programs to interfaces.
+/// Does nothing if the process is already allowed to create namespaces. Call this before the process has a second
+/// thread. The process gains no privileges on the host, and still cannot attach programs to interfaces.
 ///
 /// # Errors
 /// The kernel does not allow user namespaces to ordinary users, or there is a second thread.

@@ -1,7 +1,7 @@
 //! An interface -> the kernel thread that receives its packets, and the thread's CPU time.
 //!
-//! By default, the receive work of an interface runs on any thread, often on that of the sending host. So its CPU
-//! time is not visible. With threaded NAPI, the interface has a kernel thread of its own.
+//! By default, the receive work of an interface runs on any thread, often on that of the sending host. So the CPU
+//! time of this work is not visible. With threaded NAPI, the interface has a kernel thread of its own.
 //!
 //! A veth does not use NAPI if only GRO needs NAPI and the other end may send TCP GSO packets. The thread's CPU
 //! time then stays 0. [`features::as_a_wire`](crate::features::as_a_wire) at the other end prevents this, and so
@@ -83,8 +83,8 @@ impl ReceiveThread {
     }
 }
 
-/// Makes GRO hold packets for this time after the last one, so that packets that arrive singly are coalesced too.
-/// The interface must be in the calling thread's namespace.
+/// Makes GRO hold packets for the time `stretch` after the last packet. So GRO also coalesces packets that arrive
+/// singly. The interface must be in the calling thread's namespace.
 ///
 /// # Errors
 /// There is no such interface, or privileges are missing.
@@ -100,8 +100,8 @@ pub fn hold_joined(interface: &str, stretch: Duration) -> io::Result<()> {
     })
 }
 
-/// Writes settings of an interface under /sys. A namespace's settings are only visible in its own mount of /sys.
-/// The mount is made on a thread that ends with the call.
+/// Writes settings of an interface under /sys. A namespace's settings are only visible in a sysfs that was mounted
+/// in that namespace. A thread that ends with the call makes this mount.
 fn set(interface: &str, settings: &[(&str, u64)]) -> io::Result<()> {
     let set = || {
         // SAFETY: only this thread's view of mounts is parted from the others'; no descriptor changes.

@@ -12,8 +12,8 @@ use std::io;
 use std::net::IpAddr;
 
 impl Netlink {
-    /// Returns the hardware address of a neighbour; `None` if it is unknown or invalid. [`Netlink::resolve`]
-    /// requests it.
+    /// Returns the hardware address of a neighbour; `None` if the kernel has no valid entry. [`Netlink::resolve`]
+    /// makes the kernel create an entry.
     ///
     /// # Errors
     /// The interface does not exist (`NotFound`).
@@ -27,8 +27,8 @@ impl Netlink {
         }
     }
 
-    /// Makes the kernel resolve this address, if it is unknown. The result is available later. For an IPv6 address,
-    /// the interface first needs a link-local address that is not tentative.
+    /// Makes the kernel resolve `address` if its hardware address is unknown. Later, [`Netlink::neighbour`] returns
+    /// the result. For an IPv6 address, the interface first needs a link-local address that is not tentative.
     ///
     /// # Errors
     /// The interface does not exist (`NotFound`), or privileges are missing.

@@ -1,7 +1,8 @@
 //! Requests to the kernel's network stack -> answers.
 //!
-//! This module sends requests and reads answers. The requests themselves are in [`interfaces`](crate::interfaces),
-//! [`addresses`](crate::addresses), [`routes`](crate::routes) and [`neighbours`](crate::neighbours).
+//! This module contains the connection, which sends any request and reads the answers. The methods for single
+//! requests are in [`interfaces`](crate::interfaces), [`addresses`](crate::addresses), [`routes`](crate::routes)
+//! and [`neighbours`](crate::neighbours).
 
 use crate::failure::{failed, said};
 use netlink_packet_core::{
@@ -44,7 +45,7 @@ impl Netlink {
         self.exchange(order, flags | NLM_F_ACK).map(drop).map_err(|refusal| refusal.about(what))
     }
 
-    /// Queries one object.
+    /// Queries one object, such as an interface or a route. `what` names the failed action in errors.
     pub(crate) fn ask(
         &mut self,
         question: RouteNetlinkMessage,
@@ -168,7 +169,8 @@ impl From<io::Error> for NetlinkError {
     }
 }
 
-/// Returns the kernel's explanation of an error: the attribute NLMSGERR_ATTR_MSG after the rejected header.
+/// Returns the kernel's explanation of an error: the attribute NLMSGERR_ATTR_MSG after the rejected header. `None`
+/// if there is no explanation.
 fn words(refused: &[u8]) -> Option<String> {
     let attributes = refused.get(HEADER_LEN..)?;
     let text = NlasIterator::new(attributes).flatten().find(|attribute| attribute.kind() == ERROR_TEXT)?;

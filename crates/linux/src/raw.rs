@@ -1,7 +1,7 @@
 //! A protocol number -> the complete datagrams of this protocol that the host received.
 //!
-//! Tests see the output of a host's own reassembly here, as IP delivers it. IPv4 datagrams have the header that the
-//! reassembly wrote. For IPv6, the kernel reports header fields.
+//! Tests compare these datagrams with the output of Wideload's reassembly. An IPv4 datagram includes the header
+//! that the host's own reassembly wrote. For an IPv6 datagram, the kernel reports only some header fields.
 
 use crate::device::checked;
 use crate::failure::{advised, failed};

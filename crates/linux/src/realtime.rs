@@ -12,7 +12,8 @@ use std::sync::Mutex;
 /// Real-time scheduling of a thread. The thread runs before all ordinary threads and wakes up without timer slack,
 /// and the program's memory is locked. All of this ends on drop, which must happen on the same thread.
 ///
-/// Privileges that the kernel refuses are left out and reported here. An ordinary user only gets the timer slack.
+/// Settings that the kernel refuses are left out, and the fields contain the reasons. An ordinary user only gets
+/// the timer slack.
 #[derive(Debug)]
 pub struct Realtime {
     /// The reason why the thread does not run with SCHED_FIFO; `None` if it does.
@@ -33,7 +34,7 @@ impl Realtime {
         let slack = set_current_timer_slack(NonZeroU64::new(1));
         let former_policy = policy().and_then(|former| {
             let first = with_priority(1);
-            // Threads that it starts do not inherit the policy.
+            // Threads that this thread starts do not inherit the policy.
             set_policy(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, first)?;
             Ok(former)
         });

@@ -1,6 +1,7 @@
 //! A destination -> the kernel's route to it; routes and rules -> changes of the kernel's tables.
 //!
-//! This is netlink's part for routing. A wide interface copies routes with it.
+//! The methods of [`Netlink`] for routes and routing rules are here. A wide interface uses them to copy the host's
+//! routes.
 
 use crate::addresses::{Prefix, family};
 use crate::netlink::{Netlink, malformed};
@@ -26,19 +27,21 @@ pub struct Route {
     pub destination: Prefix,
     /// Next hop; `None` if destinations are on the link itself.
     pub gateway: Option<IpAddr>,
-    /// Index of the egress interface; `None` if packets are not sent by an interface.
+    /// Index of the egress interface; `None` if packets are not sent by an interface, or if the kernel chooses the
+    /// interface.
     pub index: Option<u32>,
     /// Preferred source address; `None` if the kernel chooses.
     pub source: Option<IpAddr>,
     /// Metric. Of several routes for one prefix, the route with the lowest metric applies.
     pub metric: u32,
-    /// Path MTU of the route, in bytes; `None` if it has none. It was configured. In an answer of
-    /// [`Netlink::route_to`], the kernel may also have learned it.
+    /// Configured MTU of the route, in bytes; `None` if there is none. An answer of [`Netlink::route_to`] may
+    /// instead contain a path MTU that the kernel has learned.
     pub mtu: Option<u32>,
-    /// Automatic end of the route; `None` if it has none. It is only sent to the kernel, never read.
+    /// Automatic end of the route; `None` if the route stays until it is removed. In routes that the kernel
+    /// returned, always `None`.
     pub ends: Option<RouteLifetime>,
-    /// Whether this value describes the route completely, except its hop limit. Other routes may apply to one
-    /// traffic class only, or add headers.
+    /// Whether these fields describe the route completely, except for its hop limit. If not, the route may apply to
+    /// one traffic class only, or add headers to packets, for example.
     pub is_plain: bool,
 }
 
@@ -68,7 +71,7 @@ pub enum RouteKind {
     Refused,
     /// Looked up in the table of the next rule.
     Thrown,
-    /// Another treatment that the kernel knows.
+    /// Any other treatment.
     Other,
 }
 
@@ -87,12 +90,12 @@ pub struct Rule {
 }
 
 impl Route {
-    /// Makes a route by a gateway, in the main table. The kernel finds the interface.
+    /// Makes a route to `destination` over `gateway`, in the main table. The kernel chooses the interface.
     pub fn via(destination: Prefix, gateway: IpAddr) -> Route {
         Route { gateway: Some(gateway), ..Route::to(destination) }
     }
 
-    /// Makes a route on the link of an interface, in the main table.
+    /// Makes a route to destinations on the link of an interface, in the main table.
     pub fn on(destination: Prefix, index: u32) -> Route {
         Route { index: Some(index), ..Route::to(destination) }
     }
@@ -115,7 +118,7 @@ impl Route {
 
 impl Netlink {
     /// Returns the routes of the main table for both IP versions. A route with several next hops appears once for
-    /// each.
+    /// each next hop.
     ///
     /// # Errors
     /// The kernel cannot list the routes.
@@ -184,7 +187,7 @@ impl Netlink {
     pub fn extend_route(&mut self, route: &Route) -> io::Result<()> {
         let what = format!("cannot extend the route to {} in table {}", route.destination, route.table);
         match self.order(RouteNetlinkMessage::NewRoute(write(route)), NLM_F_CREATE, what) {
-            // The kernel returns this error where it has extended a route.
+            // The kernel returns this error although it has extended the route.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             outcome => outcome,
         }
@@ -435,7 +438,7 @@ fn is_plain(attribute: &RouteAttribute) -> bool {
         | RouteAttribute::Preference(_)
         | RouteAttribute::CacheInfo(_)
         | RouteAttribute::Expires(_) => true,
-        // Several next hops.
+        // `Route` has one next hop; a route with several next hops becomes several values.
         RouteAttribute::MultiPath(_) => true,
         _ => false,
     }

@@ -65,7 +65,8 @@ pub fn retransmitted_count(socket: impl AsFd) -> io::Result<u32> {
     info.get(at..).and_then(<[u8]>::first_chunk).map(|word| u32::from_ne_bytes(*word)).ok_or_else(missing)
 }
 
-/// Sends a message to the connected peer, with `flags` such as `MSG_OOB`.
+/// Sends a message to the connected peer, with `flags` such as `MSG_OOB`. Returns the number of bytes that the
+/// kernel accepted.
 ///
 /// # Errors
 /// The socket has an error, or its queue is full.
@@ -78,7 +79,7 @@ pub fn send(socket: impl AsFd, bytes: &[u8], flags: i32, controls: &[Control]) -
     (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
     (message.msg_control, message.msg_controllen) = (room.as_mut_ptr().cast(), ROOM_LEN as _);
     let mut used = 0;
-    // SAFETY: the macros stay within the room that the message names, or say null.
+    // SAFETY: the macros stay within the room that the message names, or return null.
     let mut at = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
     for Control { level, kind, value } in controls {
         let len = value.len() as u32;
@@ -127,7 +128,7 @@ pub fn receive(socket: impl AsFd, len_max: usize, flags: i32) -> io::Result<Mess
         return Err(io::Error::last_os_error());
     }
     let mut controls = Vec::new();
-    // SAFETY: the kernel wrote the headers, and the macros stay within them, or say null.
+    // SAFETY: the kernel wrote the headers, and the macros stay within them, or return null.
     let mut at = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
     while !at.is_null() {
         // SAFETY: the header is one of those that the kernel wrote.

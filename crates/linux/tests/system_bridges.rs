@@ -1,4 +1,4 @@
-//! Interfaces -> proofs that a bridge connects them and releases them.
+//! Interfaces -> proofs that a bridge connects and releases them.
 
 mod system_pair;
 
@@ -75,7 +75,7 @@ fn a_failed_bridge_gives_the_reason() {
     assert!(kind == ErrorKind::PermissionDenied && text.contains("; run as root or give CAP_NET_ADMIN"), "{text}");
 }
 
-/// The error without the right to create a bridge.
+/// Returns the error of creating a bridge without privileges.
 fn without_rights(namespace: &Namespace) -> std::io::Error {
     namespace.enter(|| {
         let mut netlink = Netlink::open().expect("a netlink socket is free");

@@ -19,7 +19,7 @@ fn features_match_ethtool() {
     let mut compared_count = 0;
     for line in said.lines() {
         let Some((name, state)) = line.trim().split_once(": ") else { continue };
-        // Other names are ethtool's own, for several of the kernel's features.
+        // The other names are ethtool's own names for groups of kernel features.
         let is_own = name.ends_with("-checksumming") || name.ends_with("-offload");
         if (name.starts_with("tx-") || name.starts_with("rx-")) && !is_own {
             assert_eq!(features.is_on(name), state.starts_with("on"), "{line}");
@@ -120,7 +120,7 @@ fn a_gso_packet_crosses_a_plain_wire_as_segments() {
     assert_eq!(frames_of_a_gso(&near, &far), [1042; 4]);
 }
 
-/// Lengths of the frames in which a UDP GSO packet of four segments of 1000 bytes arrives.
+/// Sends a UDP GSO packet of four segments of 1000 bytes, and returns the lengths of the frames that arrive.
 fn frames_of_a_gso(near: &Host, far: &Host) -> Vec<usize> {
     let sender = near.namespace.enter(|| UdpSocket::bind((NEAR, 0))).expect("it has the address");
     let receiver = far.namespace.enter(|| UdpSocket::bind((FAR, 7000))).expect("it has the address");
@@ -148,7 +148,7 @@ fn frames_of_a_gso(near: &Host, far: &Host) -> Vec<usize> {
     lens
 }
 
-/// The length of a frame with the test's payload of sevens. Hosts send frames of their own in between.
+/// Returns the length of a frame with the test's payload; `None` for frames that the hosts themselves send.
 fn len_of_ours(frame: &SeenFrame) -> Option<usize> {
     frame.bytes.ends_with(&[7; 1000]).then_some(frame.bytes.len())
 }

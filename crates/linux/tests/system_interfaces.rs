@@ -133,7 +133,7 @@ fn an_error_gives_attempt_place_reason_and_remedy() {
 
 #[test]
 fn addresses_come_and_go_and_may_be_used_at_once() {
-    // Both ends of a cable disappear with the namespace of either.
+    // Both ends of a veth pair are removed with the namespace of either end.
     let [near, far] = [namespace(), namespace()];
     let mut netlink = inside(&near);
     netlink.make_veth("one", "two", &far).expect("free");

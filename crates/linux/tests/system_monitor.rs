@@ -13,7 +13,7 @@ use system_pair::{Host, becomes, ip, pair};
 fn no_change_gives_no_event() {
     let [near, _far] = pair();
     let mut monitor = monitor(&near);
-    // The kernel reports a new cable for a second or two.
+    // The kernel reports changes of a new veth pair for a second or two.
     becomes(|| {
         drain(&mut monitor);
         std::thread::sleep(std::time::Duration::from_millis(50));

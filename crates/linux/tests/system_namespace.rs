@@ -61,7 +61,7 @@ fn a_program_runs_inside_until_its_guard_drops() {
     let mut command = Command::new("cat");
     command.stdin(Stdio::piped()).stdout(Stdio::null());
     let (mut program, tether) = namespace.start(command).expect("there is a program of this name");
-    // Waiting for a program closes its input, at which it would end by itself.
+    // Waiting for a child process closes its standard input. `cat` would then end by itself.
     let _input = program.stdin.take();
     let inner = namespace.enter(number);
     assert_eq!(fs::read_link(format!("/proc/{}/ns/net", program.id())).expect("it lives"), inner);

@@ -1,4 +1,4 @@
-//! Hosts on one veth pair -> proofs about the neighbours known behind it.
+//! Hosts on one veth pair -> proofs about the kernel's neighbour entries.
 
 mod system_pair;
 

@@ -29,7 +29,7 @@ impl From<&aya_obj::generated::bpf_insn> for Instruction {
 pub(crate) enum Insn {
     /// An instruction.
     Do(Instruction),
-    /// A conditional jump to a named target.
+    /// A jump to a named target.
     Jump(Instruction, &'static str),
     /// A named target of jumps. It produces no instruction.
     Place(&'static str),
@@ -178,7 +178,7 @@ pub(crate) fn frozen_block(name: Name, value: &[u8]) -> io::Result<OwnedFd> {
     Ok(map)
 }
 
-/// Writes a value to a map.
+/// Writes a four-byte value under a key of a map.
 ///
 /// # Errors
 /// The map has no such key, or the descriptor is no map.
@@ -186,7 +186,7 @@ pub(crate) fn put(map: BorrowedFd<'_>, key: u32, value: u32) -> io::Result<()> {
     put_at(map, key, (&raw const value).cast())
 }
 
-/// Writes the value at this address to a map.
+/// Writes a value under a key of a map. `value` must point to as many bytes as each value of the map has.
 fn put_at(map: BorrowedFd<'_>, key: u32, value: *const u8) -> io::Result<()> {
     let mut attributes = Attributes::default();
     attributes.put(0, map.as_raw_fd().cast_unsigned());
@@ -498,7 +498,7 @@ pub(crate) const fn mask(to: u8, bits: i32) -> Insn {
     Insn::Do(instruction(0x57, to, 0, 0, bits))
 }
 
-/// Jumps to `place` if a register compares to a constant as given.
+/// Jumps to `place` if the comparison of a register with a constant is true.
 pub(crate) const fn jump(comparison: u8, register: u8, value: i32, place: &'static str) -> Insn {
     Insn::Jump(instruction(comparison, register, 0, 0, value), place)
 }
@@ -508,7 +508,7 @@ pub(crate) const fn go(place: &'static str) -> Insn {
     Insn::Jump(instruction(0x05, 0, 0, 0, 0), place)
 }
 
-/// Calls a function of the kernel.
+/// Calls a BPF helper function, given by its number.
 pub(crate) const fn call(function: i32) -> Insn {
     Insn::Do(instruction(0x85, 0, 0, 0, function))
 }
@@ -549,7 +549,7 @@ pub(crate) const fn jump_if_later(register: u8, value: i32, place: &'static str)
     Insn::Jump(instruction(0x65, register, 0, 0, value), place)
 }
 
-/// Ends the program. Its result is register 0.
+/// Ends the program. The program's result is the value of register 0.
 pub(crate) const EXIT: Insn = Insn::Do(instruction(0x95, 0, 0, 0, 0));
 
 const fn instruction(code: u8, to: u8, from: u8, offset: i16, constant: i32) -> Instruction {
@@ -579,7 +579,7 @@ pub(crate) const NEXT: i32 = -1;
 pub(crate) const DROP: i32 = 2;
 /// Attaches a program before all others (BPF_F_BEFORE without a reference program).
 pub(crate) const FIRST: u32 = 1 << 3;
-/// Functions of the kernel: bpf_map_lookup_elem, bpf_ktime_get_ns, bpf_redirect and bpf_skb_load_bytes.
+/// BPF helper functions: `bpf_map_lookup_elem`, `bpf_ktime_get_ns`, `bpf_redirect` and `bpf_skb_load_bytes`.
 pub(crate) const LOOK_UP: i32 = 1;
 pub(crate) const NANOSECONDS: i32 = 5;
 pub(crate) const REDIRECT: i32 = 23;
@@ -605,8 +605,8 @@ const PROGRAM_BY_NUMBER: libc::c_int = 13;
 const MAP_BY_NUMBER: libc::c_int = 14;
 #[cfg(test)]
 const TELL: libc::c_int = 15;
-/// Most maps of a program that are read. Then the lengths of `struct bpf_prog_info`, `bpf_map_info` and
-/// `bpf_link_info` that are read, in bytes.
+/// Largest number of a program's maps that are read. Then the lengths in bytes that are read of `struct
+/// bpf_prog_info`, `bpf_map_info` and `bpf_link_info`.
 #[cfg(test)]
 const MAPS_MAX: usize = 8;
 #[cfg(test)]
@@ -615,7 +615,7 @@ const PROGRAM_TOLD_LEN: usize = 80;
 const MAP_TOLD_LEN: usize = 40;
 #[cfg(test)]
 const LINK_TOLD_LEN: usize = 16;
-/// Number of bytes of bpf(2)'s argument that are used here.
+/// Number of bytes of the argument of bpf(2) that this module uses.
 const ATTRIBUTES_LEN: usize = 64;
 /// The kernel's limit of programs at one attachment point of an interface (BPF_MPROG_MAX).
 const PROGRAMS_MAX: usize = 64;
@@ -623,8 +623,8 @@ const PROGRAMS_MAX: usize = 64;
 const LOG_LEN: usize = 64 << 10;
 /// Number of the log's last lines that an error shows.
 const LOG_LINE_COUNT: usize = 4;
-/// Licence of the programs. The kernel offers some functions, such as route lookup, only to programs with a
-/// GPL-compatible licence, such as the MIT licence.
+/// Licence of the programs. The kernel offers some BPF helper functions, such as route lookup, only to programs
+/// with a licence that it counts as GPL-compatible.
 const LICENCE: &std::ffi::CStr = c"Dual MIT/GPL";
 const PSEUDO_MAP: u8 = 1;
 const PSEUDO_MAP_VALUE: u8 = 2;

@@ -31,7 +31,7 @@ pub struct Heartbeat {
     count: usize,
 }
 
-// SAFETY: the memory belongs to whoever holds this, and is only touched by atomic words.
+// SAFETY: the memory belongs to the owner of this value, and is only accessed by atomic words.
 unsafe impl Send for Heartbeat {}
 // SAFETY: as above.
 unsafe impl Sync for Heartbeat {}
@@ -69,7 +69,7 @@ impl Heartbeat {
         self.word(number).store(now(), Ordering::Relaxed);
     }
 
-    /// Treats all workers as alive for this time. During a hand-over, packets then wait for the successor.
+    /// Treats all workers as alive for the time `stretch`. During a hand-over, packets then wait for the successor.
     pub fn excuse(&self, stretch: Duration) {
         let until = now() + stretch.as_nanos() as u64;
         (0..self.count).for_each(|number| self.word(number).store(until, Ordering::Relaxed));
@@ -99,9 +99,9 @@ impl Heartbeat {
         Ok(FailOpen { _link: link })
     }
 
-    /// Attaches a program that keeps all frames from a packet socket while a heartbeat is missing. Offloaded flows
-    /// continue if the socket has [flow offload](flow_offload::FlowOffload::fds): its map and the index of its
-    /// egress interface are then given.
+    /// Attaches a program that keeps all frames from a packet socket while a heartbeat is missing. If the socket
+    /// has [flow offload](flow_offload::FlowOffload::fds), `flow_offload` must contain the map and the index of the
+    /// egress interface. Offloaded flows then continue.
     ///
     /// # Errors
     /// Privileges are missing, or the descriptor is no socket.
@@ -147,14 +147,14 @@ impl Heartbeat {
 
     fn word(&self, number: usize) -> &AtomicU64 {
         assert!(number < self.count, "a worker has a word of its own");
-        // SAFETY: inside the mapping and aligned; all who use it do so by atomic words.
+        // SAFETY: inside the mapping and aligned; workers and programs access it only by atomic words.
         unsafe { &*self.start.cast::<AtomicU64>().add(number) }
     }
 }
 
 impl Drop for Heartbeat {
     fn drop(&mut self) {
-        // SAFETY: nothing borrows it any more. That it fails cannot be helped.
+        // SAFETY: nothing borrows the memory any more. A failure has no remedy.
         let _ = unsafe { munmap(self.start, len(self.count)) };
     }
 }
@@ -165,8 +165,8 @@ fn now() -> u64 {
     now.tv_sec as u64 * SECOND + now.tv_nsec as u64
 }
 
-/// Returns the length of the heartbeats' memory, in bytes: complete pages, as the kernel maps them. Older programs
-/// must have the same length, because maps are handed over.
+/// Returns the length of the map of heartbeats, in bytes. All versions must use the same length, because a gateway
+/// hands its map over to its successor.
 fn len(count: usize) -> usize {
     count * WORD_LEN
 }
@@ -200,7 +200,7 @@ mod tests {
             let len = count * WORD_LEN;
             (count, bpf::shared_block(names::HEARTBEAT, len as u32).expect("the test runs as root"))
         });
-        // Rights are a thread's own.
+        // Capabilities belong to a thread.
         let with_few = std::thread::spawn(move || {
             let few = CapabilitySet::BPF | CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW;
             let few = CapabilitySets { effective: few, permitted: few, inheritable: CapabilitySet::empty() };

@@ -2,7 +2,7 @@
 //!
 //! A packet socket only receives copies, so the kernel would still answer, forward or reject the packets. A program
 //! at the interface's ingress drops the originals. Packet sockets receive frames before this program runs. The
-//! kernel removes the program with its guard or with the process.
+//! kernel removes the program when the [`Intercept`] is dropped or the process ends.
 
 use crate::bpf::{self, DROP, EXIT, FIRST, Hook, Insn, Kind, NEXT, R0, RIGHTS, assemble, set};
 use crate::flow_offload::unless_noted;
@@ -11,7 +11,7 @@ use linux::failure::{advised, failed};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Keeps an interface's ingress from the kernel until dropped.
+/// Keeps the packets that arrive on an interface from the host's kernel until dropped.
 ///
 /// Linux 6.6 and CAP_BPF of the host are required. Root in a user namespace is not sufficient.
 #[derive(Debug)]
@@ -20,8 +20,8 @@ pub struct Intercept {
 }
 
 impl Intercept {
-    /// Drops all ingress of this interface, except [offloaded](crate::flow_offload) packets. The interface is one
-    /// of the calling thread's namespace.
+    /// Drops all packets that arrive on this interface, except [offloaded](crate::flow_offload) packets. The
+    /// interface must be in the calling thread's namespace.
     ///
     /// # Errors
     /// The interface does not exist (`NotFound`), privileges are missing, or the kernel is too old.

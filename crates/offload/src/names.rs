@@ -39,7 +39,7 @@ pub(crate) const FLOW_SETTINGS: Name = Name::of("wl_flow_rodata");
 pub(crate) const FLOW_SOCKET: Name = Name::of("wl_flow_socket");
 pub(crate) const FLOW_INGRESS: Name = Name::of("wl_flow_ingress");
 pub(crate) const FLOW_EGRESS: Name = Name::of("wl_flow_egress");
-/// Map of each worker's last heartbeat.
+/// Map with the time of each worker's last heartbeat.
 pub(crate) const HEARTBEAT: Name = Name::of("wl_heartbeat");
 /// Programs for a missing heartbeat: the first forwards an interface's packets, the second keeps them from a
 /// socket.

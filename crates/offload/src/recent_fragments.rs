@@ -31,10 +31,10 @@ impl RecentFragments {
         Ok(RecentFragments { map: bpf::map(names::RECENT, ARRAY, 1 << SLOT_BITS)?, factor: drawn })
     }
 
-    /// Returns steps that compute a hash of `count` words in register 7. The steps of `load` read each word to
-    /// register 5.
+    /// Returns steps that compute a hash of `count` words in register 7. `load` returns the step that reads a word
+    /// into register 5.
     pub fn number(&self, count: i16, load: impl Fn(i16) -> Insn) -> Vec<Insn> {
-        // Addresses of both versions may have equal words.
+        // The hash starts with `count`, because addresses of both IP versions may have equal words.
         let mut steps = vec![bpf::set(R7, count.into())];
         let mix = |word| [load(word), exclusive_or(R7, bpf::R5), multiply_by(R7, self.factor), copy(R0, R7)];
         for word in 0..count {
@@ -86,8 +86,8 @@ const SLOT: i16 = -4;
 const SLOT_BITS: i32 = 12;
 /// Unit of the table's times, as a power of two of nanoseconds: 1.05 ms.
 const MOMENT_BITS: i32 = 20;
-/// Longest time since the last redirected packet, in units of the table's times. It exceeds a packet's transit time
-/// through a worker.
+/// Longest time since the last redirected packet at which the next packet is redirected too, in units of the
+/// table's times. This time exceeds a packet's transit time through a worker.
 const MOMENTS_MAX: i32 = 1;
 /// 2^32 times the golden ratio's fractional part (Knuth, The Art of Computer Programming, volume 3, section 6.4).
 const SPREAD: i32 = 0x9E37_79B1_u32.cast_signed();

@@ -3,8 +3,8 @@
 //! A wide interface and a router process only some packets of an interface. Programs at the interface (TCX)
 //! redirect these packets to the helper, a TAP or TUN device that a worker reads. Packets that the worker writes to
 //! the helper are received again at the interface's ingress, or sent by its egress. So the kernel routes, filters
-//! and delivers each packet once, as without redirection. The kernel removes the programs with the guard or with
-//! the process.
+//! and delivers each packet once, as without redirection. The kernel removes the programs when the [`Redirect`] is
+//! dropped or the process ends.
 //!
 //! A returning packet carries a note in `tc_index`, which only traffic control sees. The programs do not redirect a
 //! packet with a note, and clear the note.
@@ -39,7 +39,7 @@ pub type RedirectLinks = [OwnedFd; 3];
 pub struct Pair {
     /// Index of the interface.
     pub interface: u32,
-    /// Index of the helper, whose link type is that of the interface.
+    /// Index of the helper, which must have the link type of the interface.
     pub helper: u32,
     /// Link type of the interface and of the helper.
     pub medium: LinkType,
@@ -48,7 +48,7 @@ pub struct Pair {
 /// The choice of packets that are redirected at an interface's ingress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taking {
-    /// The destination that redirected packets have.
+    /// The destination of the packets that are redirected.
     pub target: Target,
     /// Whether TCP packets are redirected in addition to fragments.
     pub tcp: bool,
@@ -59,7 +59,8 @@ pub struct Taking {
 pub enum Target {
     /// This host.
     Host,
-    /// The interface with index `by`: the kernel forwards the packets over a route for packets of `len` bytes.
+    /// The interface with index `by`: the kernel forwards the packets over this interface, and a packet of `len`
+    /// bytes fits the route's MTU.
     Forwarded {
         /// Index of the egress interface.
         by: u32,
@@ -70,16 +71,19 @@ pub enum Target {
 
 impl Redirect {
     /// Redirects packets that arrive on an interface for this host's MAC address, without a VLAN tag. These are
-    /// fragments, and TCP packets if requested. Unfragmented packets between the same two addresses follow within 2
-    /// ms, to keep their order. Packets written to the helper are received as if from the interface.
+    /// fragments, and TCP packets if requested. For 2 ms afterwards, unfragmented packets between the same two
+    /// addresses are redirected too, so that packets stay in order. Packets written to the helper are received as
+    /// if from the interface.
     ///
     /// These packets are never redirected:
     ///
     /// - neighbour discovery (RFC 6980),
-    /// - IPv6 fragments after another extension header or of hop-by-hop options,
+    /// - IPv6 fragments with another extension header before the Fragment header, or with hop-by-hop options after
+    ///   it,
     /// - all packets while a worker's heartbeat is missing.
     ///
-    /// Links of an earlier process for this pair are reused. Their programs are replaced without missing a packet.
+    /// `before` contains the links of an earlier process for this pair. These links are reused, and their programs
+    /// are replaced without missing a packet.
     ///
     /// # Errors
     /// Privileges are missing, the kernel is older than Linux 6.6, or an interface does not exist.
@@ -95,8 +99,8 @@ impl Redirect {
     }
 
     /// Redirects packets that this host sends by an interface and that exceed `mtu` bytes. For a GSO packet, the
-    /// length of its longest segment counts. Shorter packets between the same two addresses follow for 2 ms.
-    /// Packets written to the helper are sent by the interface.
+    /// length of its longest segment counts. For 2 ms afterwards, shorter packets between the same two addresses
+    /// are redirected too. Packets written to the helper are sent by the interface.
     ///
     /// # Errors
     /// The errors of [`Redirect::ingress`].
@@ -133,7 +137,7 @@ impl Redirect {
         let Pair { interface, helper, .. } = pair;
         let what = format!("interface {interface}: cannot attach the redirect of packets to the gateway");
         let lately = RecentFragments::new().map_err(|why| advised(&what, &why, RIGHTS))?;
-        let stand = |name, steps: &[Insn], (index, hook): (u32, Hook), before: Option<OwnedFd>| {
+        let attach = |name, steps: &[Insn], (index, hook): (u32, Hook), before: Option<OwnedFd>| {
             let program = bpf::load(name, Kind::Classifier, 0, &assemble(steps)).map_err(|why| why.about(&what))?;
             if let Some(link) = before {
                 return bpf::replace(link.as_fd(), program.as_fd())
@@ -147,16 +151,16 @@ impl Redirect {
             })
         };
         let [at_interface, at_ingress, at_egress] = before.map_or([None, None, None], |links| links.map(Some));
-        // The return path first.
+        // The return path must exist before the first packet is redirected.
         let back =
-            stand(names::HELPER_INGRESS, &put_back(interface, direction), (helper, Hook::Ingress), at_ingress)?;
-        let shield = stand(names::HELPER_EGRESS, &shield(), (helper, Hook::Egress), at_egress)?;
-        let taken = stand(name, &take(&lately), (interface, hook), at_interface)?;
+            attach(names::HELPER_INGRESS, &put_back(interface, direction), (helper, Hook::Ingress), at_ingress)?;
+        let shield = attach(names::HELPER_EGRESS, &shield(), (helper, Hook::Egress), at_egress)?;
+        let taken = attach(name, &take(&lately), (interface, hook), at_interface)?;
         Ok(Redirect { taking: Some(taken), coming_back: [back, shield], _lately: lately })
     }
 }
 
-/// Returns the program at the helper's ingress: it sends all packets written to the helper to the interface.
+/// Returns the program at the helper's ingress: it redirects all packets from the worker to the interface.
 fn put_back(interface: u32, direction: i32) -> Vec<Insn> {
     vec![
         set(R2, NOTE),
@@ -305,7 +309,7 @@ fn ingress_v4(base: Base, taking: Taking, lately: &RecentFragments) -> Vec<Insn>
     steps
 }
 
-/// Returns steps that look up the kernel's route, with the request on the stack. Packets for other destinations are
+/// Returns steps that look up the route for the request on the stack. A packet whose destination is not `target` is
 /// not redirected.
 fn is_for(target: Target) -> Vec<Insn> {
     let mut steps = vec![
@@ -339,7 +343,7 @@ fn egress(pair: Pair, mtu: u16, lately: &RecentFragments) -> Vec<Insn> {
     let ip_at = ip_at(pair.medium);
     let mut steps = unless_back();
     steps.extend([
-        // Forwarded packets are not the host's own.
+        // A packet with an ingress interface is forwarded, not sent by this host.
         load_word(R0, R6, CAME_BY_AT),
         jump(IF_OTHER, R0, 0, "pass"),
         load_word(R0, R6, ETHERTYPE_AT),
@@ -357,16 +361,16 @@ fn egress(pair: Pair, mtu: u16, lately: &RecentFragments) -> Vec<Insn> {
         jump(IF_EQUAL, R1, OF_ANY_LEN, "pass"),
         load_word(R2, R6, SEGMENT_COUNT_AT),
         jump(IF_OTHER, R2, 0, "counted"),
-        // A packet of a guest, whose segments are not yet counted.
+        // A GSO packet from a virtual machine, without a number of segments.
         copy(R2, R0),
         divide(R2, R1),
         add(R2, 1),
         Insn::Place("counted"),
         add(R2, -1),
         jump(IF_EQUAL, R2, 0, "measured"),
-        // A GSO packet fits if each of its segments does. `wire_len` (qdisc_pkt_len_init) counts the headers once a
-        // segment, those of a tunnel and of the inner packet alike. `len` counts them once, so the difference is
-        // the headers of all segments but one.
+        // A GSO packet fits if each of its segments does. `wire_len` (qdisc_pkt_len_init) counts the headers once
+        // for each segment, including those of a tunnel. `len` counts them once, so the difference is the headers
+        // of all segments but one.
         load_word(R3, R6, SEGMENTS_LEN_AT),
         subtract(R3, R0),
         divide(R3, R2),
@@ -406,8 +410,8 @@ enum Base {
     Ip,
 }
 
-/// Returns steps that make the headers contiguous in memory. Packets from a GRE tunnel still have their outer
-/// headers, of varying length, in front.
+/// Returns steps that make the headers contiguous in memory. Packets from a GRE tunnel still start with their outer
+/// headers, whose length varies.
 fn unfragmented() -> [Insn; 6] {
     [
         load_word(R2, R6, LEN_AT),
@@ -415,7 +419,7 @@ fn unfragmented() -> [Insn; 6] {
         set(R2, HEADERS_LEN_MAX),
         Insn::Place("is short"),
         copy(R1, R6),
-        // A packet that stays scattered cannot be read, and passes.
+        // A packet that stays scattered cannot be read, so it is not redirected.
         call(PULL_DATA),
     ]
 }
@@ -471,7 +475,7 @@ const SEGMENT_LEN_AT: i16 = 176;
 const OF_ANY_LEN: i32 = 0xFFFF;
 /// Packet type of frames to this host's MAC address (PACKET_HOST, linux/if_packet.h).
 const THIS_STATION: i32 = 0;
-/// Functions of the kernel: BPF_FUNC_skb_pull_data, _skb_load_bytes_relative and _fib_lookup.
+/// BPF helper functions: `bpf_skb_pull_data`, `bpf_skb_load_bytes_relative` and `bpf_fib_lookup`.
 const PULL_DATA: i32 = 39;
 const LOAD_BYTES_RELATIVE: i32 = 68;
 const LOOK_UP_ROUTE: i32 = 69;

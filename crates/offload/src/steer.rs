@@ -1,8 +1,8 @@
 //! A frame -> the number of the worker that processes it.
 //!
-//! Each worker has its own tables, without locks (L2, L3). So both directions of a TCP connection are steered to
-//! the same worker, regardless of the port at which they arrive. Fragments and packets other than TCP are steered
-//! by addresses and protocol. Frames other than IP are steered to the first worker.
+//! Each worker has its own tables, without locks (L2, L3). So packets of both directions of a TCP connection are
+//! steered to the same worker, regardless of the port at which a packet arrives. Fragments and packets other than
+//! TCP are steered by addresses and protocol. Frames other than IP are steered to the first worker.
 //!
 //! A program that is assembled here distributes frames in the kernel. The function [`worker`] computes the same
 //! numbers. The number depends only on the packet, so a sender that can choose its addresses can choose a worker.
@@ -60,7 +60,7 @@ fn stirred(sum: u64) -> u64 {
     product ^ product >> 32
 }
 
-/// Returns the packet after an Ethernet header and its tags.
+/// Returns the IP packet after an Ethernet header and its VLAN tags; `None` for other frames.
 fn behind_tags(frame: &[u8]) -> Option<&[u8]> {
     let mut at = TYPE_AT;
     for _ in 0..=TAGS_MAX {
@@ -124,12 +124,13 @@ fn word(header: &[u8], at: usize) -> u32 {
     header[at..at + 4].try_into().map_or(0, u32::from_ne_bytes)
 }
 
-/// The content at the start of a frame, as the kernel's program receives it.
+/// The start of the data that the kernel passes to the program for a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// An IP packet: on a TUN device, or on an interface without link headers.
     Packet,
-    /// The bytes after the Ethernet header, at a packet socket. The metadata contain the ethertype and a first tag.
+    /// The bytes after the Ethernet header, at a packet socket. The metadata contain the ethertype, and whether a
+    /// first tag was stripped.
     Steered,
     /// An Ethernet frame: on a TAP device.
     Frame,
@@ -174,7 +175,7 @@ fn find_packet(start: Start) -> Vec<Insn> {
             return steps;
         }
         Start::Steered => {
-            // A stripped tag in the metadata is one of the three.
+            // A stripped tag counts as one of the three tags.
             steps.extend([set(AT, 0), load_word(R1, CONTEXT, PROTOCOL_AT), load_word(R2, CONTEXT, TAG_IS_TOLD_AT)]);
             steps.extend(tell_type("tag"));
             steps.push(jump(IF_OTHER, R2, 0, "second"));
@@ -188,7 +189,7 @@ fn find_packet(start: Start) -> Vec<Insn> {
     }
     for [place, next] in [["first", "to second"], ["second", "to third"], ["third", "too many"]] {
         steps.push(Insn::Place(place));
-        // A tag and the ethertype behind it.
+        // The tag control information, and the ethertype after it.
         steps.extend(read(0, ROOM, TAG_LEN as i32));
         steps.extend([jump(IF_OTHER, R0, 0, "none"), add(AT, TAG_LEN as i32), load_half(R1, R10, ROOM + 2)]);
         steps.extend(tell_type(next));
@@ -197,7 +198,8 @@ fn find_packet(start: Start) -> Vec<Insn> {
     steps
 }
 
-/// Returns steps that jump by ethertype. For a tag they continue at `tag`, which must be next.
+/// Returns steps that jump by ethertype. For a VLAN tag, they jump to the target `tag`, which is at the end of
+/// these steps.
 fn tell_type(tag: &'static str) -> Vec<Insn> {
     let mut steps =
         vec![jump(IF_EQUAL, R1, network_order(IPV4), "v4"), jump(IF_EQUAL, R1, network_order(IPV6), "v6")];
@@ -227,7 +229,7 @@ fn key_v4_steps() -> Vec<Insn> {
         mask(R1, network_order(FRAGMENT_BITS)),
         jump(IF_OTHER, R1, 0, "hash v4"),
     ]);
-    // Where there are no ports, it writes zeros.
+    // If the packet is too short for ports, the kernel writes zeros.
     steps.extend(read(0, ROOM, 4));
     steps.push(Insn::Place("hash v4"));
     steps
@@ -282,8 +284,8 @@ fn stir(sum: u8) -> [Insn; 4] {
     [multiply(sum, R4), copy(R3, sum), shift_right(R3, 32), exclusive_or(sum, R3)]
 }
 
-/// Returns steps that copy bytes to the stack, from `beyond` bytes after [`AT`]. Register 0 becomes 0 if all of the
-/// bytes exist.
+/// Returns steps that copy `len` bytes of the frame to the offset `room` of the stack. The bytes start `beyond`
+/// bytes after the offset in register [`AT`]. Register 0 becomes 0 if all of the bytes exist.
 fn read(beyond: i32, room: i16, len: i32) -> [Insn; 7] {
     [
         copy(R1, CONTEXT),

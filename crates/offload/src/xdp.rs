@@ -16,8 +16,8 @@ pub struct Redirect {
 }
 
 impl Redirect {
-    /// Attaches the program for the interface's only queue. It runs in the driver if possible, otherwise in generic
-    /// mode.
+    /// Attaches the program, which redirects the frames of the interface's only queue to `socket`. The program runs
+    /// in the driver if possible, otherwise in generic mode.
     ///
     /// # Errors
     /// Privileges are missing, another program is attached, or the driver does not support programs.
@@ -33,8 +33,8 @@ impl Redirect {
     }
 }
 
-/// A program that passes every frame. It is attached until dropped. While it is attached, a veth receives frames by
-/// NAPI, as a NIC does. Without the program, a veth uses NAPI only with GRO on.
+/// An XDP program that passes every frame, attached to an interface until dropped. With this program, a veth
+/// receives frames by NAPI, as a NIC does. Without the program, a veth uses NAPI only with GRO on.
 #[derive(Debug)]
 pub struct Passing {
     _link: OwnedFd,
@@ -61,7 +61,7 @@ fn load(name: Name, steps: &[Insn], what: &str) -> io::Result<OwnedFd> {
 fn taking(map: BorrowedFd<'_>) -> Vec<Insn> {
     let mut steps = vec![load_word(R2, R1, QUEUE_AT)];
     steps.extend(load_map(R1, map));
-    // The third argument is the verdict where no socket has the queue.
+    // The third argument is the verdict for a queue without a socket.
     steps.extend([set(R3, PASS), call(REDIRECT), EXIT]);
     steps
 }
@@ -78,7 +78,7 @@ fn remedy(error: &io::Error) -> &'static str {
 
 /// The verdict XDP_PASS.
 const PASS: i32 = 2;
-/// The function bpf_redirect_map.
+/// The BPF helper function `bpf_redirect_map`.
 const REDIRECT: i32 = 51;
 /// The map type BPF_MAP_TYPE_XSKMAP.
 const XSK_MAP: u32 = 17;

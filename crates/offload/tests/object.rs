@@ -1,7 +1,7 @@
 //! `flow_offload.bpf.c` -> the committed object, as clang compiles it.
 //!
-//! Instructions, maps and their references are compared, not files. Without that clang the test is ignored, with a
-//! message. With `WIDELOAD_REQUIRE_TOOLS=1`, as in CI, it fails.
+//! Instructions, maps and their references are compared, not files. Without clang 14 of Debian 12, the test is
+//! ignored with a message. With `WIDELOAD_REQUIRE_TOOLS=1`, as in CI, the test then fails.
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use object::{File, Object, ObjectSection, ObjectSymbol, RelocationTarget, SectionKind};

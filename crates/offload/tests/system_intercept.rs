@@ -1,4 +1,4 @@
-//! Packets for a host -> proofs that its kernel gets none of them.
+//! Packets for a host -> proofs that the host's kernel receives none of them.
 
 #[path = "../../linux/tests/system_pair/mod.rs"]
 mod system_pair;
@@ -73,7 +73,7 @@ fn without_the_right_the_error_says_which_is_missing() {
     assert_eq!(why.to_string(), format!("{text}run as root or give CAP_BPF and CAP_NET_ADMIN of the host"));
 }
 
-/// Datagrams from one host to another.
+/// Two sockets that send datagrams from one host to another.
 struct Line {
     sender: UdpSocket,
     receiver: UdpSocket,

@@ -68,7 +68,7 @@ fn threads_of_one_name_are_told_apart_by_number() {
     assert!(error.contains("2 threads have its name"), "{error}");
 }
 
-/// Two hosts on one cable, whose far end has a name of no other test.
+/// Two hosts on one veth pair. The far end has a name that no other test uses.
 struct Pair {
     near: Namespace,
     far: Namespace,
@@ -110,7 +110,7 @@ impl Pair {
                 sender.send_to(&[7; 1_000], (FAR, 7000)).expect("there is a route");
                 came += take();
             }
-            // On a busy machine the thread runs late.
+            // On a busy machine, the receive thread may run late.
             let mut last = before;
             becomes(|| {
                 sleep(Duration::from_millis(20));

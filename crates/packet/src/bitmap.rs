@@ -5,7 +5,7 @@
 
 use core::ops::Range;
 
-/// Sets the bits of `units`.
+/// Sets the bits of `units`, which must be inside the bitmap.
 #[inline]
 pub fn set(bitmap: &mut [u8], units: Range<usize>) {
     let (bitmap, _) = bitmap.as_chunks_mut::<WORD_LEN>();
@@ -72,7 +72,7 @@ fn with(bytes: [u8; WORD_LEN], mask: u64) -> [u8; WORD_LEN] {
     (u64::from_le_bytes(bytes) | mask).to_le_bytes()
 }
 
-/// Returns the first and the last word that `units` overlap. `None` for an empty range.
+/// Returns the indices of the first and the last word that contain bits of `units`. `None` for an empty range.
 fn ends_of(units: &Range<usize>) -> Option<(usize, usize)> {
     let last = units.end.checked_sub(1)?;
     (units.start <= last).then_some((units.start / WORD_BITS, last / WORD_BITS))
@@ -99,7 +99,7 @@ pub fn count(bitmap: &[u8], units: Range<usize>) -> usize {
         .sum()
 }
 
-/// Returns the first run of set bits at or after `from`. `None` if there is none.
+/// Returns the first run of set bits at or after `from`. `None` if no such bit is set.
 pub fn next_run(bitmap: &[u8], from: usize) -> Option<Range<usize>> {
     let start = find_first(bitmap, from, 0)?;
     let end = find_first(bitmap, start, u64::MAX).unwrap_or(bitmap.len() * 8);

@@ -1,7 +1,7 @@
 //! Bytes -> their one's complement sum; sums -> their sum, difference and shift (RFC 1071).
 //!
-//! A [`Sum`] is a number modulo 65,535, so the sums of parts add up to the sum of the complete bytes. So a checksum
-//! is maintained through fragmentation, reassembly and coalescing without a second pass over the payload (X3).
+//! A [`Sum`] is a number modulo 65,535, and the sums of parts add up to the sum of the whole. So fragmentation,
+//! reassembly and coalescing compute checksums without a second pass over the payload (X3).
 
 use core::ops::{Add, Sub};
 
@@ -22,14 +22,14 @@ impl Sum {
         Sum(simd::sum(bytes))
     }
 
-    /// Copies `from` to `to`, which has an equal length, and returns the sum of the bytes from the same pass.
+    /// Copies `from` to `to`, which must have the same length, and returns the sum of the bytes, in one pass.
     #[inline]
     #[track_caller]
     pub fn copying(to: &mut [u8], from: &[u8]) -> Sum {
         Sum(simd::copy_and_sum(to, from))
     }
 
-    /// Returns the sum of twenty bytes: the length of an IPv4 header without options, and of a TCP header.
+    /// Returns the sum of twenty bytes, the length of an IPv4 or TCP header without options.
     #[inline]
     pub(crate) fn of_header(bytes: &[u8; 20]) -> Sum {
         let (words, rest) = bytes.as_chunks::<4>();
@@ -65,7 +65,8 @@ impl Sum {
         Sum(u64::from(number.to_be()))
     }
 
-    /// Returns the sum of these bytes after a shift by `offset` bytes. An odd offset swaps the two halves.
+    /// Returns the sum that the same bytes have at offset `offset` of a longer input. An odd offset swaps the two
+    /// bytes of the folded sum.
     pub fn at(self, offset: usize) -> Sum {
         if offset.is_multiple_of(2) { self } else { Sum(u64::from(self.fold_native().swap_bytes())) }
     }
@@ -82,7 +83,7 @@ impl Sum {
         !self.fold()
     }
 
-    /// Whether the summed bytes include a correct checksum: their sum is minus zero.
+    /// Whether the summed bytes include a correct checksum: the folded sum is 0xFFFF, which is minus zero.
     pub fn is_right(self) -> bool {
         self.fold() == 0xFFFF
     }
@@ -113,7 +114,7 @@ impl Sub for Sum {
     }
 }
 
-/// Returns a checksum field after one covered word changed from `old` to `new`.
+/// Returns the new value of the checksum field `field` after one covered word changed from `old` to `new`.
 ///
 /// HC' = ~(~HC + ~m + m') (RFC 1624 section 3, R029). The older formula of RFC 1141 would make some correct
 /// checksums wrong.

@@ -40,7 +40,8 @@ pub enum Content {
 /// Iterator over the payload ranges of the fragments, in order.
 #[derive(Clone, Debug)]
 pub struct FragmentRanges<'a> {
-    /// Start of the next fragment in the payload, in bytes. `run_end` is the end of the present bytes around it.
+    /// Start of the next fragment in the payload, in bytes. `run_end` is the end of the contiguous present bytes
+    /// from there.
     at: usize,
     run_end: usize,
     end: usize,
@@ -52,9 +53,9 @@ pub struct FragmentRanges<'a> {
 }
 
 impl<'a> FragmentRanges<'a> {
-    /// Iterates over the fragments of `payload_len` bytes. `headers` are two header lengths: of the fragment at
-    /// offset 0, and of all others. `bitmap` marks the present 8-byte units. Without a bitmap, all bytes are
-    /// present.
+    /// Iterates over the fragments of `payload_len` bytes. `headers` contains two header lengths in bytes: of the
+    /// fragment at offset 0, and of all others. `bitmap` marks the present 8-byte units. Without a bitmap, all
+    /// bytes are present.
     #[inline]
     pub fn new(
         cut: &Fragmentation,
@@ -76,7 +77,7 @@ impl<'a> FragmentRanges<'a> {
         self.fold((0, 0), |(count, bytes), share| (count + 1, bytes + share.len()))
     }
 
-    /// Returns the number of fragments for the rest of the present run.
+    /// Returns the number of fragments for the rest of the contiguous present bytes.
     fn fragments_left(&self) -> usize {
         let left = self.run_end - self.at;
         let first = self.room_here();
@@ -88,7 +89,7 @@ impl<'a> FragmentRanges<'a> {
         1 + if after_first <= self.room { 1 } else { (after_first - self.room).div_ceil(round_down(self.room)) + 1 }
     }
 
-    /// Advances to the next run of present bytes. Returns false if there is none.
+    /// Advances to the next contiguous present bytes. Returns false if there are none.
     #[cold]
     fn find_run(&mut self) -> bool {
         let Some(units) = self.bitmap.and_then(|bitmap| bitmap::next_run(bitmap, self.at.div_ceil(UNIT))) else {
@@ -194,7 +195,7 @@ mod tests {
         assert_eq!(at, payload_len);
     }
 
-    /// Tries numbers of fragments until their room suffices.
+    /// Tries increasing numbers of fragments until they have room for the payload.
     fn fewest_possible(payload_len: usize, mtu: usize, [first, later]: [usize; 2]) -> usize {
         if payload_len <= mtu - first {
             return 1;

@@ -5,7 +5,7 @@
 /// The parameters for the segmentation of a GSO packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gso {
-    /// Payload of each segment except the last, in bytes.
+    /// Payload length of each segment except the last, in bytes.
     pub segment_len: u16,
     /// The progress of the IPv4 IDs from segment to segment.
     pub ids: Identifications,
@@ -26,10 +26,11 @@ pub enum Maker {
 /// The progress of the IPv4 IDs in a GSO packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Identifications {
-    /// Each segment's ID is one higher than the last.
+    /// The ID of each segment is one higher than the ID of the segment before.
     #[default]
     Rise,
-    /// All segments have an equal ID, as some hosts send them when DF makes IDs meaningless (RFC 6864 section 4.1).
+    /// All segments have the same ID. Some hosts send such segments, because DF makes IDs meaningless (RFC 6864
+    /// section 4.1).
     Stay,
 }
 
@@ -38,7 +39,7 @@ pub enum Identifications {
 pub struct SegmentLimit {
     /// Maximum packet length toward the receiver, in bytes, including the IP header.
     pub len_max: u16,
-    /// Whether received segments may be made longer, up to `len_max`. This requires both directions of the
-    /// handshake, so that the limit is the receiver's own (RFC 9293 section 3.7.1).
+    /// Whether received segments may be made longer, up to `len_max`. True only if both directions of the handshake
+    /// were seen, so that `len_max` follows from the receiver's own MSS (RFC 9293 section 3.7.1).
     pub may_grow: bool,
 }

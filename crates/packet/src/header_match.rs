@@ -1,10 +1,10 @@
-//! The headers of a TCP segment -> a fast test whether the next packet continues its flow.
+//! The headers of a TCP segment -> a fast test whether a later packet continues the segment's flow.
 //!
 //! [`SegmentFacts::of`](crate::SegmentFacts::of) and [`share_headers`](crate::share_headers) are the full test
 //! whether two packets may share one header. After one full test, a masked comparison is enough for the next
-//! packet. Equal words imply equal lengths, options and fields, except fields that change along a flow. The
-//! comparison accepts no packet that the full test would reject. Packets that it does not recognize are left to the
-//! full test.
+//! packet. Equal masked words imply equal lengths, options and fields, except fields that change along a flow. The
+//! comparison accepts no packet that the full test would reject. Packets that the comparison does not recognize are
+//! left to the full test.
 
 use crate::checksum::Sum;
 use crate::ip::Version;
@@ -103,10 +103,12 @@ impl HeaderMatch {
         })
     }
 
-    /// Copies the payload of a matching segment to `to`, behind the payload of a GSO packet, and returns its sum.
+    /// Copies the payload of a matching segment to `to`, the memory behind the payload of a GSO packet, and returns
+    /// the payload's sum.
     ///
-    /// The result is the sum of the payload at an even offset, as one sum to add and one to subtract. `None` if the
-    /// checksum is wrong or partial. If the headers already determine the sum, `lay` copies the payload.
+    /// The result has two parts: a sum to add and a sum to subtract. Their difference is the payload's sum at an
+    /// even offset. `None` if the checksum is wrong or partial. If the checksum is verified, the sum follows from
+    /// the headers, and `lay` copies the payload.
     #[inline]
     pub fn copy_payload(
         &self,

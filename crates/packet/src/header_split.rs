@@ -1,17 +1,17 @@
 //! Frames received with header split -> fragments whose payload is already at its predicted place.
 //!
-//! A port copies every frame to memory anyway. It can receive a payload directly in its datagram's buffer, if the
-//! place is predicted before the header is read:
+//! A port copies every frame to memory anyway. If the place of a payload is predicted before the header is read,
+//! the port can copy the payload directly into the datagram's buffer:
 //!
 //! - The predictor supplies [`PayloadSlots`], one slot for each of the next frames (K2).
-//! - The port receives headers and payloads in different memory (K1).
-//! - A frame that may be the predicted fragment becomes a [`SplitFrame`]. Its header then confirms the prediction
-//!   (K3).
+//! - The port receives headers and payloads into different memory (K1).
+//! - A frame that may be the predicted fragment becomes a [`SplitFrame`]. The headers then confirm or refute the
+//!   prediction (K3).
 //! - The payload of any other frame is copied out of its slot (K4), so no data is lost.
 //!
-//! Only a few headers of a burst are parsed. All fragments of a datagram have equal bytes before the payload,
-//! except the offset. So the next headers are known, and one comparison is enough. The prediction is left to the
-//! engine.
+//! Only a few headers of a batch are parsed. Consecutive fragments of a datagram have equal bytes before the
+//! payload, except the offset and the IPv4 header checksum. So the next headers are known, and one comparison for
+//! each frame is enough. The prediction is left to the engine.
 
 use crate::checksum::patched;
 use crate::fragmentation::UNIT;
@@ -46,9 +46,9 @@ pub struct HeaderLayout {
 pub struct SlotLayout {
     /// The layout of the headers before each payload.
     pub front: HeaderLayout,
-    /// Payload of each fragment except the last, in bytes.
+    /// Payload length of each fragment except the last, in bytes.
     pub step: usize,
-    /// Payload of each new datagram, in bytes.
+    /// Predicted payload length of each new datagram, in bytes.
     pub fresh_len: usize,
     /// Maximum number of slots.
     pub count: usize,
@@ -68,10 +68,11 @@ pub struct SplitPacket {
     laid: FrameSpan,
 }
 
-/// The position of a frame in its buffer and in its slot.
+/// The position of a frame in its buffer, and the port's facts about the frame.
 #[derive(Clone, Copy, Debug)]
 struct FrameSpan {
-    /// Offset of the frame in the buffer's memory, in bytes. `len` is the length of the frame.
+    /// Offset of the frame in the buffer's memory, in bytes. `len` is the length of the frame, including its
+    /// payload.
     at: usize,
     len: usize,
     front: HeaderLayout,
@@ -84,8 +85,8 @@ struct FrameSpan {
 }
 
 impl<'a> PayloadSlots<'a> {
-    /// Creates slots in `rest`, the missing end of an open datagram, and then in the buffers `fresh`. Each slot
-    /// that is taken increments `taken_count`.
+    /// Creates slots in `rest`, the missing end of an open datagram, and then in the buffers `fresh`. `taken_count`
+    /// is set to 0, and incremented for each slot that the iterator returns.
     pub fn new(
         grid: SlotLayout,
         rest: &'a mut [u8],
@@ -105,7 +106,7 @@ impl<'a> PayloadSlots<'a> {
         }
     }
 
-    /// Returns the layout of the headers before each slot.
+    /// Returns the layout of the headers before each payload.
     pub fn front(&self) -> HeaderLayout {
         self.front
     }
@@ -171,8 +172,9 @@ impl HeaderLayout {
 }
 
 impl SplitFrame {
-    /// Takes a frame of `len` bytes. Its headers are at offset `at` of the buffer's memory, and its payload starts
-    /// in `place`. Payload beyond the slot continues in the buffer, behind a gap of the slot's length.
+    /// Creates a split frame from a received frame of `len` bytes. The headers must be at offset `at` of the
+    /// buffer's memory. The payload must start in the slot `place`. Payload beyond the slot must continue in the
+    /// buffer, behind a gap of the slot's length.
     ///
     /// # Errors
     /// The buffer with the complete frame, if the frame cannot be the expected fragment.
@@ -208,7 +210,7 @@ impl SplitFrame {
         self
     }
 
-    /// Sets `tag` and `is_for_ingress_side` of the packet, which is not parsed yet.
+    /// Records `tag` and `is_for_ingress_side` for the packet that parsing will return.
     pub fn mark(&mut self, tag: u64, is_for_ingress_side: bool) {
         (self.laid.tag, self.laid.is_for_ingress_side) = (tag, is_for_ingress_side);
     }
@@ -248,7 +250,7 @@ impl SplitFrame {
         self.len() == 0
     }
 
-    /// Copies the payload out of the slot, and returns the complete frame in its buffer.
+    /// Copies the payload from the slot `place` to the buffer, and parses the complete frame.
     pub fn copy_out(self, place: &[u8]) -> Frame {
         let SplitFrame { mut buffer, laid } = self;
         put(&mut buffer, laid.at + laid.front.len(), place, laid.behind_len());
@@ -270,7 +272,7 @@ impl SplitFrame {
 }
 
 impl SplitPacket {
-    /// Returns the fragment as a packet. Its headers are in its buffer, but its payload is not.
+    /// Returns the fragment as a packet. The packet's buffer contains the headers, but not the payload.
     #[inline]
     pub fn packet(&self) -> &Packet {
         &self.packet
@@ -278,8 +280,8 @@ impl SplitPacket {
 
     /// Returns the number of leading frames of `next` that continue this fragment.
     ///
-    /// Each of these frames must have an equal length and equal headers, except the offset and the IPv4 header
-    /// checksum. Parsing them would give equal facts.
+    /// Each of these frames has the length and the headers of this fragment, except the offset and the IPv4 header
+    /// checksum. Parsing such a frame would give the same facts, except the offset.
     pub fn followed_by(&self, next: &[SplitFrame]) -> usize {
         let Some(mut expected) = Expected::behind(self) else { return 0 };
         let goes_on = |it: &&SplitFrame| {
@@ -289,7 +291,7 @@ impl SplitPacket {
         next.iter().take_while(goes_on).count()
     }
 
-    /// Converts the fragment back to the frame before parsing.
+    /// Converts the fragment back to a split frame, as it was before parsing.
     pub fn into_split_frame(self) -> SplitFrame {
         SplitFrame { buffer: self.packet.into_buffer(), laid: self.laid }
     }
@@ -328,15 +330,18 @@ impl HeaderLayout {
 struct Expected {
     bytes: [u8; FRONT_LEN_MAX],
     len: usize,
-    /// Offset of the word with the fragment offset, and of the checksum over it, in bytes.
+    /// Offset of the word with the fragment offset, in bytes. `checksum_at` is the offset of the IPv4 header
+    /// checksum, in bytes; `None` in IPv6.
     word_at: usize,
     checksum_at: Option<usize>,
-    /// Increase of the offset word from fragment to fragment.
+    /// Increase of the offset word from one fragment to the next: in units of eight bytes in IPv4, in bytes in
+    /// IPv6.
     step: u16,
 }
 
 impl Expected {
-    /// Creates the expectation behind a fragment. `None` behind the last fragment.
+    /// Creates the expectation from the headers of `fragment`; `move_on` then advances to the next fragment. `None`
+    /// if no fragment can follow.
     fn behind(fragment: &SplitPacket) -> Option<Expected> {
         let (ip, front) = (fragment.packet.ip(), fragment.laid.front);
         let payload_len = u16::try_from(ip.payload_len()).ok()?;
@@ -354,7 +359,8 @@ impl Expected {
         Some(Expected { bytes, len: front.len(), word_at, checksum_at, step })
     }
 
-    /// Advances to the headers of the next fragment. Returns false if the offset exceeds the maximum of a datagram.
+    /// Advances to the headers of the next fragment. Returns false if the offset of that fragment would exceed the
+    /// maximum of a datagram.
     #[inline]
     fn move_on(&mut self) -> bool {
         let Some(word) = self.word(self.word_at) else { return false };
@@ -488,7 +494,7 @@ mod tests {
             frame.splice(12..12, [0x81, 0, 0x45, 0]);
         };
         let mut it = split_frame(Version::V4, 0, tag, &mut pool);
-        // Old bytes in the buffer may be just those that the frame lacks.
+        // Old bytes in the buffer may happen to equal the bytes that the frame lacks.
         it.buffer.put(HEADROOM + 20, &[10, 0, 0, 2]);
         assert!(it.read().is_err());
     }
@@ -507,7 +513,8 @@ mod tests {
         }
     }
 
-    /// A fragment of a datagram of 44, received into a slot; `change` is applied to its frame before.
+    /// Creates the split frame of fragment `index` of a datagram of 44 fragments. `change` is applied to the frame
+    /// first.
     fn split_frame(
         version: Version,
         index: usize,
@@ -545,7 +552,7 @@ mod tests {
         }
     }
 
-    /// Sets a frame's length and its word of flags and offset.
+    /// Sets the total length and the word of flags and offset of an IPv4 frame, and corrects the header checksum.
     fn reseal(frame: &mut [u8], word: u16, len: u16) {
         frame[16..18].copy_from_slice(&len.to_be_bytes());
         frame[20..22].copy_from_slice(&word.to_be_bytes());
@@ -576,6 +583,6 @@ mod tests {
         header
     }
 
-    /// Payload of a fragment, in bytes.
+    /// Payload length of a fragment, in bytes.
     const STEP: usize = 1_480;
 }

@@ -22,12 +22,12 @@ pub enum IcmpError {
     },
     /// Reassembly of the datagram timed out (RFC 1122 section 3.3.2, RFC 8200 section 4.5; R017, R091).
     ReassemblyTime,
-    /// The field at offset `pointer` is wrong (RFC 8200 section 4.5; R089, R090). Not available for IPv4 fragments.
+    /// The field at offset `pointer` is wrong (RFC 8200 section 4.5; R089, R090). IPv6 only.
     BadField {
         /// Offset of the wrong field, in bytes from the IP header.
         pointer: u32,
     },
-    /// A first fragment lacks some of its headers (RFC 7112 section 5; R083).
+    /// A first fragment lacks some of its headers (RFC 7112 section 5; R083). IPv6 only.
     HeadersCut,
 }
 
@@ -38,7 +38,7 @@ pub enum IcmpError {
 /// - No error [may be sent](may_be_answered) about this packet.
 /// - The IP version has no error of this kind.
 /// - `source` has the other IP version.
-/// - The pool is empty.
+/// - The pool has no buffer.
 pub fn error(icmp_error: IcmpError, packet: &Packet, source: IpAddr, pool: &mut Pool) -> Option<Packet> {
     if !may_be_answered(icmp_error, packet) {
         return None;
@@ -129,8 +129,8 @@ fn is_error(packet: &Packet) -> bool {
     }
 }
 
-/// Returns the start of the received packet, as much as an error may quote (RFC 1812 section 4.3.2.3, RFC 4443
-/// section 2.4(c); R035, R046).
+/// Returns the first bytes of the received packet, as many as an error may quote (RFC 1812 section 4.3.2.3, RFC
+/// 4443 section 2.4(c); R035, R046).
 fn quote(packet: &Packet, len_max: usize) -> &[u8] {
     let bytes = packet.bytes();
     bytes.get(..bytes.len().min(len_max)).unwrap_or_default()

@@ -1,12 +1,13 @@
 //! A GSO packet inside a tunnel -> its frames on the wire.
 //!
-//! With NIC offload or GRO, TCP or UDP inside a tunnel may form a GSO packet: IP in IP, GRE, VXLAN, GENEVE, FOU.
-//! Only the length of inner segments is known. So each segment gets a copy of all headers, from the outermost to
-//! the transport header. Lengths, identifications and checksums are computed for each segment.
+//! With NIC offload or GRO, TCP or UDP inside a tunnel may form a GSO packet. The tunnels are IP in IP, GRE, VXLAN,
+//! GENEVE and FOU. A GSO packet states only the payload length of its inner segments. So each segment gets a copy
+//! of all headers, from the outermost to the transport header. Lengths, identifications and checksums are computed
+//! for each segment.
 //!
-//! Pseudo-headers use the final destination. It may be in a Routing header with segments left, or in an IPv4 source
-//! route (RFC 8200 section 8.1, RFC 1122 section 3.2.1.8). A Routing header whose final destination cannot be
-//! determined is rejected.
+//! Pseudo-headers contain the final destination. This address may be in a Routing header with segments left, or in
+//! an IPv4 source route (RFC 8200 section 8.1, RFC 1122 section 3.2.1.8). A packet is left to the caller if the
+//! final destination in its Routing header cannot be determined.
 //!
 //! The offload request contains the offset of the transport header. The headers before it are parsed in every way
 //! that a tunnel over UDP permits. Only a parse that ends at the transport header is accepted. All other packets
@@ -27,16 +28,16 @@ pub struct InnerSegments<'a> {
     layers: ArrayVec<Layer, LAYERS_MAX>,
     /// Offset of the inner payload, in bytes from the start of the frame.
     payload_at: usize,
-    /// Payload of a full segment, in bytes.
+    /// Payload length of a full segment, in bytes.
     segment_len: usize,
-    /// Payload in the frames written so far, in bytes.
+    /// Payload length of all frames written so far, in bytes.
     given_len: usize,
 }
 
 /// A header with fields that depend on the bytes behind it, and its offset in the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layer {
-    /// An IP header: its offset, and the offset of its final destination.
+    /// An IPv4 header: its offset, and the offset of the final destination. `V6` has the same fields.
     V4(usize, usize),
     V6(usize, usize),
     /// A UDP header of a tunnel.
@@ -48,8 +49,9 @@ enum Layer {
 }
 
 impl<'a> InnerSegments<'a> {
-    /// Iterates over the frames of `frame`, with `segment_len` payload bytes each. The innermost transport header
-    /// is at offset `transport_at`. `None` if the headers before it are no tunnel that can be segmented.
+    /// Divides the GSO packet `frame` into frames with `segment_len` payload bytes each, fewer in the last. The
+    /// innermost transport header must be at offset `transport_at`, in bytes. `None` if the headers before it do
+    /// not form a supported tunnel.
     pub fn of(
         frame: &'a [u8],
         medium: LinkType,
@@ -121,7 +123,8 @@ impl<'a> InnerSegments<'a> {
     }
 }
 
-/// Writes the checksum of a header, which covers all bytes behind it. `outer` contains the headers before it.
+/// Writes the checksum of a header, over all bytes from this header on. For TCP, also writes sequence number and
+/// flags. `outer` contains the headers before this one.
 fn sum_up(room: &mut [u8], layer: Layer, outer: &[Layer], offset: usize, place: Place) {
     match layer {
         Layer::Transport(at, TCP) => {
@@ -139,7 +142,8 @@ fn sum_up(room: &mut [u8], layer: Layer, outer: &[Layer], offset: usize, place: 
         }
         Layer::Transport(at, _) | Layer::Udp(at) => {
             let is_outer = matches!(layer, Layer::Udp(_));
-            // 0 in a UDP checksum field means "no checksum", except that a partial checksum may be 0.
+            // 0 in the checksum field of an outer UDP header means "no checksum". The innermost checksum is
+            // partial, so there 0 is an ordinary value.
             if word(room, at + UDP_SUM_AT) == 0 && is_outer {
                 return;
             }
@@ -218,7 +222,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Parses the content of UDP: FOU (IP directly behind UDP), VXLAN, GENEVE, GRE.
+    /// Parses the content of UDP as each supported tunnel: FOU (IP directly behind UDP), VXLAN, GENEVE, GRE.
     fn in_udp(&mut self, at: usize) -> bool {
         let options_len = self.frame.get(at).map_or(0, |first| 4 * usize::from(first & 0x3F));
         let kind = self.frame.get(at + 2..at + 4).map_or(0, |kind| word(kind, 0));
@@ -244,7 +248,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Parses the header for an EtherType.
+    /// Parses the header at `at` that the EtherType `kind` announces.
     fn content(&mut self, kind: u16, at: usize) -> bool {
         match kind {
             0x0800 => self.ip(at, 4),
@@ -275,9 +279,9 @@ impl Walk<'_> {
 }
 
 /// Returns the offset of the final destination in the options of an IPv4 header, in bytes from the first option
-/// (RFC 791 section 3.1). It exists in a source route with hops left.
+/// (RFC 791 section 3.1). Only a source route with hops left contains this address.
 ///
-/// `Some(None)`: the header itself has the destination. `None`: the option cannot be parsed.
+/// `Some(None)`: the destination field of the header is final. `None`: the options cannot be parsed.
 fn source_routed_at(options: &[u8]) -> Option<Option<usize>> {
     let (mut at, mut found) = (0, None);
     while let Some(&kind) = options.get(at) {
@@ -317,7 +321,8 @@ fn routed_at(header: &[u8]) -> Option<Option<usize>> {
     (at >= 8 && header.len() >= at + 16).then_some(Some(at))
 }
 
-/// Sets length and identification of an IPv4 header, and updates its checksum (RFC 1624).
+/// Sets the total length of an IPv4 header, increases the identification by `index`, and updates the checksum (RFC
+/// 1624).
 fn number_v4(packet: &mut [u8], index: u16) {
     let len = packet.len() as u16;
     for (at, new) in [(2, len), (4, word(packet, 4).wrapping_add(index))] {

@@ -1,7 +1,7 @@
 //! The facts of an IP header, in the same form for versions 4 and 6.
 //!
 //! Code that fragments, reassembles or merges packets uses only [`Ip`]. The files `ipv4.rs` and `ipv6.rs` implement
-//! everything that differs between the versions. `version.rs` calls the right one.
+//! everything that differs between the versions. `version.rs` calls the file for the version of a packet.
 
 use crate::checksum::Sum;
 use core::fmt;
@@ -12,8 +12,9 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub struct Ip {
     /// IP version of the header.
     pub version: Version,
-    /// Length of the header that every fragment repeats, in bytes, without a Fragment header. In IPv4, this
-    /// includes options. In IPv6, it ends with the last header that routers in transit read.
+    /// Length of the IP headers that fragments repeat, in bytes, without a Fragment header. In IPv4, the length
+    /// includes options. In IPv6, it includes the extension headers up to the last one that routers in transit
+    /// read.
     pub header_len: u16,
     /// Offset of the payload that fragmentation divides, in bytes from the IP header. The payload is behind any
     /// Fragment header.
@@ -35,9 +36,9 @@ pub struct Ip {
     pub fragment: Option<Fragment>,
     /// The transport header. `None` if the packet lacks any header before it.
     pub upper: Option<Transport>,
-    /// End of the headers that a first fragment must contain, in bytes from the IP header. It assumes the minimum
-    /// transport header (RFC 7112 section 5). It exceeds the packet length if some of these headers are missing.
-    /// IPv4 has no such rule.
+    /// End of the headers that a first fragment must contain, in bytes from the IP header (RFC 7112 section 5). The
+    /// transport header counts with its minimum length. The value exceeds the packet length if some of these
+    /// headers are missing. IPv4 has no such rule, so there the value is the end of the IP header.
     pub headers_end: u16,
     /// Whether a later fragment has an option that only a first fragment may have (RFC 6274 section 3.13.2.5).
     pub option_misplaced: bool,
@@ -47,8 +48,8 @@ pub struct Ip {
     pub shape: FragmentFingerprint,
 }
 
-/// The header fields that reassembly checks, in one word. Later fragments of a datagram with equal fingerprints
-/// differ only in their offset, as far as reassembly is concerned.
+/// The header fields that reassembly checks, in one word. If two later fragments of a datagram have equal
+/// fingerprints, reassembly needs to compare only the offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FragmentFingerprint(u64);
 
@@ -72,7 +73,7 @@ pub struct Fragment {
     pub more: bool,
 }
 
-/// The header behind the IP headers of a packet.
+/// The protocol and the position of the header behind the IP headers of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transport {
     /// Protocol number of the transport.
@@ -86,7 +87,7 @@ pub struct Transport {
 pub(crate) struct Common {
     /// Flags, at their position beside the fragment offset.
     pub(crate) flags: u16,
-    /// Checksum sum of the header bytes that are equal in every fragment.
+    /// One's complement sum of the header fields that are equal in every fragment.
     pub(crate) rest: Sum,
 }
 
@@ -103,17 +104,17 @@ pub enum Ecn {
     Ce,
 }
 
-/// An IPv4 or IPv6 address as one number. An IPv4 address is stored as IPv4-mapped address (RFC 4291 section
+/// An IPv4 or IPv6 address as one number. An IPv4 address is stored as an IPv4-mapped address (RFC 4291 section
 /// 2.5.5.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Address(u128);
 
-/// Source and destination as in a header, in four words. IPv4 uses only the first word. The IP version is not
-/// recorded.
+/// Source and destination address in the byte order of a header, as four words. An IPv4 pair uses only the first
+/// word. The IP version is not recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AddressPair([u64; 4]);
 
-/// The reason why a frame is unparsed.
+/// The reason why a frame cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ParseError {
     /// The link header announces a protocol other than IP.
@@ -122,9 +123,9 @@ pub enum ParseError {
     Truncated,
     /// The version is neither 4 nor 6, or differs from the version in the link header.
     BadVersion,
-    /// The IPv4 header length is below 20 bytes, or above the length of the packet.
+    /// The IPv4 header length is below 20 bytes.
     BadHeaderLen,
-    /// The total length is below the header length.
+    /// The IPv4 total length is below the header length.
     BadTotalLen,
     /// The IPv4 header checksum is wrong.
     BadHeaderSum,
@@ -136,9 +137,10 @@ pub enum ParseError {
     NestedFragment,
     /// Hop-by-Hop options are behind a Fragment header. Only the IPv6 header may name them (RFC 8200 section 4.1).
     HopByHopMisplaced,
-    /// The packet is longer than 65,535 bytes.
+    /// The packet is longer than 65,535 bytes, or is an IPv6 packet with the payload length 0 of a jumbogram (RFC
+    /// 2675).
     TooLong,
-    /// A GSO packet inside a tunnel has more segments than a kernel makes.
+    /// A GSO packet inside a tunnel has more segments than any kernel creates.
     TooManySegments,
 }
 
@@ -215,8 +217,8 @@ impl Ip {
         self.version == Version::V4
     }
 
-    /// Whether a router may merge this fragment into a longer one. False with DF: a longer fragment might be
-    /// undeliverable. Its source host would get an error about a size that it already respects (rel:C8).
+    /// Whether a router may merge this fragment into a longer one. False with DF: a longer fragment might not fit a
+    /// later link. The source host would then get an ICMP error about a size that it already respects (rel:C8).
     pub fn may_grow_on_path(&self) -> bool {
         self.is_fragmented_on_path() && !self.dont_fragment
     }
@@ -237,7 +239,8 @@ impl FragmentFingerprint {
     /// The fingerprint of a header that was changed after parsing.
     pub const CHANGED: FragmentFingerprint = FragmentFingerprint(0);
 
-    /// Returns the fingerprint of the fields in `says`. It is never 0, and never equal for two IP versions.
+    /// Returns the fingerprint of the fields packed in `says`. `says` must not be 0, and must differ between the IP
+    /// versions.
     #[inline(always)]
     pub(crate) fn new(says: u64) -> FragmentFingerprint {
         FragmentFingerprint(says)
@@ -260,7 +263,7 @@ impl Ecn {
         }
     }
 
-    /// Returns the two ECN bits of a header.
+    /// Returns the two header bits of the codepoint.
     pub fn bits(self) -> u8 {
         match self {
             Ecn::NotEct => 0,
@@ -272,13 +275,13 @@ impl Ecn {
 }
 
 impl Address {
-    /// Returns the address as a number, equal for all packets with this address.
+    /// Returns the address as one number, for tables and prefixes. For an IPv4 address, it is the IPv4-mapped form.
     pub fn number(self) -> u128 {
         self.0
     }
 
-    /// Returns the first address of the network around this address. Its size is the smallest that the Internet
-    /// routes: /24 in IPv4, /48 in IPv6.
+    /// Returns the first address of the network that contains this address. The network has the longest prefix that
+    /// the Internet routes: /24 in IPv4, /48 in IPv6.
     pub fn site(self) -> Address {
         let host_bits = if mapped(self) == 0 { 80 } else { 8 };
         Address(self.0 >> host_bits << host_bits)
@@ -307,7 +310,7 @@ impl AddressPair {
         self.0
     }
 
-    /// Returns the destination address, for a packet of this IP version.
+    /// Returns the destination address. The pair must be from a packet of this IP version.
     pub fn destination(self, version: Version) -> Address {
         let [first, _, third, fourth] = self.0;
         match version {
@@ -316,7 +319,7 @@ impl AddressPair {
         }
     }
 
-    /// Returns the source address, for a packet of this IP version.
+    /// Returns the source address. The pair must be from a packet of this IP version.
     pub fn source(self, version: Version) -> Address {
         let [first, second, ..] = self.0;
         match version {
@@ -376,11 +379,11 @@ pub const LEN_MAX: usize = 65_535;
 const MAPPED_PREFIX: u128 = 0xFFFF_0000_0000;
 /// Addresses from 240.0.0.0 on are reserved (RFC 1112 section 4).
 const FIRST_RESERVED_NETWORK: u8 = 240;
-/// ICMP (RFC 792). This number and the next three are the protocol numbers (IANA) that the engine parses.
+/// Protocol number of ICMP (RFC 792).
 pub const ICMP: u8 = 1;
-/// TCP (RFC 9293).
+/// Protocol number of TCP (RFC 9293).
 pub const TCP: u8 = 6;
-/// UDP (RFC 768).
+/// Protocol number of UDP (RFC 768).
 pub const UDP: u8 = 17;
-/// ICMPv6 (RFC 4443).
+/// Protocol number of ICMPv6 (RFC 4443).
 pub const ICMPV6: u8 = 58;

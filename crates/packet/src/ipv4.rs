@@ -64,7 +64,8 @@ fn read_options(ip: &mut Ip, header: &Ipv4Header, bytes: &[u8]) -> Result<(), Pa
     read_fields(ip, header, header_len, bytes, Sum::of, has_uncopied_option)
 }
 
-/// Parses a header of this length. `sum` and `has_option` are facts about all its bytes.
+/// Parses a header of `header_len` bytes. `sum` returns the sum of these bytes. `has_option` tells whether they
+/// contain an option that only a first fragment may have.
 #[inline(always)]
 fn read_fields(
     ip: &mut Ip,
@@ -121,7 +122,8 @@ fn read_fields(
     Ok(())
 }
 
-/// Returns the fingerprint of version and header length, class, length, flags, protocol, and misplaced options.
+/// Returns the fingerprint of version, header length, type of service, total length, flags, protocol and misplaced
+/// options.
 #[inline(always)]
 fn shape(header: &Ipv4Header, option_misplaced: bool) -> FragmentFingerprint {
     let [len_high, len_low] = header.total_len.to_bytes();
@@ -168,7 +170,7 @@ pub(crate) fn addresses(header: &[u8]) -> (Address, Address) {
     }
 }
 
-/// Writes the fields of a datagram or fragment: length, DF, offset, ECN and the header checksum.
+/// Writes the header fields of a datagram or fragment: total length, DF, MF, offset, ECN and the header checksum.
 #[inline]
 pub(crate) fn seal(ip: &Ip, header: &mut [u8], fragment: Option<Fragment>) {
     let Ok((fixed, options)) = Ipv4Header::mut_from_prefix(header) else {
@@ -290,8 +292,8 @@ pub(crate) fn shares_header(one: &[u8], other: &[u8]) -> bool {
 }
 
 /// Whether the header of a fragment can represent the next fragment of its datagram. The headers must be equal,
-/// except length, offset and checksum. The second has the same options, or only those that later fragments repeat
-/// (RFC 791 section 3.1, R004). Padding may differ.
+/// except length, MF, offset and checksum. `next` must have the options of `one`, or only those of them that later
+/// fragments repeat (RFC 791 section 3.1, R004). Padding may differ.
 pub(crate) fn shares_fragment_header(one: &[u8], next: &[u8]) -> bool {
     let (Ok((one, options)), Ok((next, next_options))) =
         (Ipv4Header::ref_from_prefix(one), Ipv4Header::ref_from_prefix(next))
@@ -327,7 +329,7 @@ impl Options<'_> {
     }
 }
 
-/// An option with its kind, length and data.
+/// The bytes of an option: kind, length and data.
 struct Ipv4Option<'a> {
     bytes: &'a [u8],
 }
@@ -427,6 +429,6 @@ const OFFSET_MASK: u16 = 0x1FFF;
 const END_OF_OPTIONS: u8 = 0;
 const NO_OPERATION: u8 = 1;
 const COPIED: u8 = 0x80;
-/// Type of service of ICMP errors: precedence internetwork control (RFC 1812 section 4.3.2.5).
+/// Type of service of ICMP errors: the precedence "internetwork control" (RFC 1812 section 4.3.2.5).
 const ERROR_TOS: u8 = 0xC0;
 const ERROR_TTL: u8 = 64;

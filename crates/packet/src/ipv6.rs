@@ -61,8 +61,8 @@ struct Walk {
     next_header: u8,
     at: usize,
     named_at: usize,
-    /// End of the headers that every fragment repeats, in bytes. Also the offset of the byte that names the header
-    /// behind them.
+    /// End of the headers that every fragment repeats, in bytes. `repeated_named_at` is the offset of the byte that
+    /// names the next header behind them.
     repeated_len: usize,
     repeated_named_at: usize,
     fragment: Option<(Fragment, usize)>,
@@ -137,11 +137,12 @@ fn shape(
 }
 
 impl Walk {
-    /// Parses extension headers up to the transport header. `None` if a later fragment does not contain it.
+    /// Parses extension headers up to the transport header. `None` for a later fragment, and for a packet without a
+    /// transport header (No Next Header).
     ///
-    /// The limits are our own. RFC 8200 section 4.1 lets headers repeat without limit, and RFC 8504 section 5.3
-    /// lets a host limit them (R097). A Fragment header is not included, so that the fragments of an accepted
-    /// packet are accepted too.
+    /// The limits for extension headers are our own. RFC 8200 section 4.1 lets headers repeat without limit, and
+    /// RFC 8504 section 5.3 lets a host limit them (R097). A Fragment header does not count, so that the fragments
+    /// of an accepted packet are accepted too.
     fn follow(&mut self, packet: &[u8]) -> Result<Option<Transport>, ParseError> {
         let (mut count, mut len_max) = (0, HEADER_LEN + CHAIN_LEN_MAX);
         while count <= HEADER_COUNT_MAX && self.at <= len_max {
@@ -157,8 +158,8 @@ impl Walk {
                 AUTHENTICATION => self.step(packet, 4, 8)?,
                 FRAGMENT => {
                     self.fragment_header(packet)?;
-                    // Without the Fragment header, they would be directly behind the IPv6 header, like valid
-                    // Hop-by-Hop options.
+                    // Removal of the Fragment header would move these Hop-by-Hop options directly behind the IPv6
+                    // header, where they would be valid.
                     if self.next_header == HOP_BY_HOP {
                         return Err(ParseError::HopByHopMisplaced);
                     }
@@ -226,7 +227,8 @@ pub(crate) fn addresses(header: &[u8]) -> (Address, Address) {
     }
 }
 
-/// Writes the fields of an unfragmented datagram: length, ECN, and the protocol in place of a Fragment header.
+/// Writes the header fields of an unfragmented datagram: payload length, ECN, and the protocol number in place of
+/// the Fragment header's number.
 pub(crate) fn seal(ip: &Ip, header: &mut [u8]) {
     name_next(header, usize::from(ip.protocol_at), ip.protocol);
     let Ok((fixed, _)) = Ipv6Header::mut_from_prefix(header) else { panic!("a parsed IPv6 packet has its header") };
@@ -272,7 +274,7 @@ pub(crate) fn shares_header(one: &[u8], other: &[u8]) -> bool {
     same(0, PAYLOAD_LEN_AT) && same(NEXT_HEADER_AT, one.len().max(other.len()))
 }
 
-/// Whether a parsed packet has an Authentication header.
+/// Whether a parsed packet has an Authentication header before its transport header.
 pub(crate) fn is_authenticated(packet: &[u8], upper: Transport) -> bool {
     let (mut at, mut named_at) = (HEADER_LEN, NEXT_HEADER_AT);
     while at < usize::from(upper.at) {

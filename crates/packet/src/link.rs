@@ -39,8 +39,9 @@ pub struct Link {
 
 /// The interface in a Linux cooked header.
 ///
-/// A capture of all interfaces has a single link type. This number combines the index of the interface with the
-/// direction, received or sent. 0 if the header names no interface.
+/// A capture of all interfaces has a single link type, so only this header tells interfaces apart. The number
+/// combines the index of the interface with the direction, received or sent. A header of version 1 contains only
+/// the direction. 0 for other link types.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CookedInterface(u64);
 
@@ -50,7 +51,7 @@ pub struct CookedInterface(u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct L2Scope([u64; 2]);
 
-/// The port that received a packet: the number that a worker assigned to an interface.
+/// The port that received a packet, as the number that a worker assigned to the interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ingress(pub u32);
 
@@ -58,8 +59,8 @@ pub struct Ingress(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PrevHop(u64);
 
-/// The VLAN identifiers of a frame's tags, the outermost first. Each has twelve bits, and a bit that marks a
-/// present tag.
+/// The VLAN identifiers of a frame's tags, the outermost first. Each tag uses 13 bits: one that marks its presence,
+/// and twelve for the identifier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tags(u64);
 
@@ -67,7 +68,7 @@ impl Link {
     /// Parses the link header of a frame.
     ///
     /// # Errors
-    /// The reason why the frame is unparsed.
+    /// The reason why the link header cannot be parsed.
     #[inline]
     pub fn parse(medium: LinkType, frame: &[u8]) -> Result<Link, ParseError> {
         let plain =
@@ -88,7 +89,7 @@ impl LinkType {
         match self {
             // The group bit of the destination (IEEE 802 section 8.2.2).
             LinkType::Ethernet => header.first().is_some_and(|first| first & 1 == 1),
-            // The packet types broadcast and multicast of Linux.
+            // Linux's packet types for broadcast and multicast.
             LinkType::Cooked => matches!(header, [0, 1 | 2, ..]),
             LinkType::Cooked2 => matches!(header.get(COOKED2_TYPE_AT), Some(1 | 2)),
             LinkType::Ip | LinkType::Loopback => false,
@@ -134,7 +135,7 @@ impl PrevHop {
         self.0
     }
 
-    /// Returns the source station in a link header of this kind.
+    /// Returns the source address in a link header of this kind.
     pub(crate) fn of(medium: LinkType, header: &[u8]) -> PrevHop {
         let address = match medium {
             LinkType::Ethernet => header.get(6..12),
@@ -163,7 +164,7 @@ impl CookedInterface {
     }
 }
 
-/// Skips VLAN tags from the EtherType at offset `at` to the IP header.
+/// Parses the VLAN tags between the EtherType at offset `at` and the IP header.
 fn tagged(frame: &[u8], mut at: usize, mut link: Link) -> Result<Link, ParseError> {
     for _ in 0..=TAGS_MAX {
         let rest = frame.get(at..).ok_or(ParseError::Truncated)?;
@@ -198,8 +199,8 @@ fn loopback(frame: &[u8], link: Link) -> Result<Link, ParseError> {
     Ok(Link { len: 4, version: Some(version), ..link })
 }
 
-/// Parses a Linux cooked header of version 2. The EtherType comes first, and a remaining VLAN tag follows the 20
-/// bytes.
+/// Parses a Linux cooked header of version 2. The header starts with the EtherType. VLAN tags that the kernel did
+/// not remove follow the 20 bytes of the header.
 fn cooked2(frame: &[u8], link: Link) -> Result<Link, ParseError> {
     let (header, rest) = Cooked2Header::read_from_prefix(frame).map_err(|_| ParseError::Truncated)?;
     let link = Link { channel: CookedInterface::cooked2(&header), ..link };

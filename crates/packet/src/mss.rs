@@ -1,4 +1,4 @@
-//! A SYN -> its announced MSS; a SYN with another MSS written.
+//! A SYN -> its announced MSS; a SYN and another MSS -> the SYN with that MSS.
 //!
 //! An ambiguous announcement is treated as the smallest value that a receiver may read. An MSS is written only into
 //! options that are unsigned and can be parsed completely. The choice of the MSS is left to the engine.
@@ -12,7 +12,7 @@ use crate::tcp::{self, Segment, TcpOption};
 /// The announcements of a SYN (RFC 9293 section 3.7.1, R112).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MssOption {
-    /// Whether the packet is a SYN; false for a SYN-ACK.
+    /// True for a SYN, false for a SYN-ACK.
     pub opens: bool,
     /// Maximum TCP payload that the SYN's source accepts, without options, in bytes. If the SYN has no valid MSS,
     /// the default of the IP version.
@@ -27,8 +27,8 @@ pub struct MssOption {
     pub seq: u32,
     /// Acknowledgement number of the SYN-ACK.
     pub ack: u32,
-    /// Whether the SYN requests or contains a TCP Fast Open cookie (RFC 7413). Its source stores the MSS of the
-    /// SYN-ACK, for SYNs with data that no border may segment.
+    /// Whether the SYN requests or contains a TCP Fast Open cookie (RFC 7413). The SYN's source stores the MSS of
+    /// the SYN-ACK. The source uses this MSS for later SYNs with data, which no border may segment.
     pub is_fast_open: bool,
     /// The accurate ECN bits of the SYN: AE, CWR and ECE (RFC 9768 section 3.1).
     pub accurate_ecn_field: u8,
@@ -38,8 +38,8 @@ pub struct MssOption {
 }
 
 impl MssOption {
-    /// Returns the announcements of an unfragmented SYN. A damaged SYN gives an error. The check also records the
-    /// packet's checksum state.
+    /// Returns the announcements of an unfragmented SYN or SYN-ACK; `None` for other packets. A wrong checksum
+    /// gives the error [`Damaged`]. A correct checksum is recorded as verified in the packet.
     pub fn by(packet: &mut Packet) -> Option<Result<MssOption, Damaged>> {
         let ip = packet.ip();
         let upper = ip.upper.filter(|upper| upper.protocol == TCP && ip.fragment.is_none())?;
@@ -62,7 +62,7 @@ impl MssOption {
         Some(Ok(announced))
     }
 
-    /// Whether the options can be parsed in only one way.
+    /// Whether the announced MSS is unambiguous: no second MSS, no MSS below [`MSS_MIN`], and no malformed option.
     pub fn is_clear(&self) -> bool {
         self.is_clear
     }
@@ -139,7 +139,7 @@ fn read(segment: &Segment<'_>, default: u16) -> MssOption {
 /// Minimum accepted MSS, in bytes. With smaller values, most of the traffic would be headers (R113,
 /// CVE-2019-11479).
 pub const MSS_MIN: u16 = 48;
-/// Length of timestamps with their padding to a multiple of four, in bytes (RFC 7323 appendix A).
+/// Length of a timestamps option with its padding to a multiple of four, in bytes (RFC 7323 appendix A).
 const STAMPS_LEN: u16 = 12;
 /// Kind of the MSS option (RFC 9293 section 3.7.1).
 const MSS: u8 = 2;

@@ -1,8 +1,9 @@
 //! A router advertisement or a DHCP message -> the MTU that it advises to hosts.
 //!
-//! On a network of wide packets, a router or DHCP server may advise 1,500 bytes. Hosts follow this advice, and send
-//! small packets again. This file changes no packet; the warning of the operator is left to the caller. Only advice
-//! that a host would follow is reported. Each packet is evaluated alone: no DHCP exchange is remembered.
+//! On a network with a large MTU, a router or DHCP server may still advise 1,500 bytes. Hosts that follow this
+//! advice send small packets again. This file changes no packet. The warning to the operator is left to the caller.
+//! Only advice that a host would follow is reported. Each packet is evaluated alone: no DHCP exchange is
+//! remembered.
 
 use crate::checksum::Sum;
 use crate::ip::{ICMPV6, UDP, Version, pseudo_sum};
@@ -11,10 +12,10 @@ use crate::udp::{self, UdpHeader};
 
 /// Returns the MTU that a packet advises to its receivers, in bytes. Of several MTUs, the smallest is returned.
 ///
-/// - A router advertisement advises an MTU by its MTU option (RFC 4861 section 4.6.4). It must be valid for hosts
-///   (section 6.1.2).
-/// - A DHCPv4 server advises an MTU by the option Interface MTU (RFC 2132 section 5.1). The message is an offer, an
-///   acknowledgement or a BOOTP reply.
+/// - A router advertisement advises an MTU by its MTU option (RFC 4861 section 4.6.4). The advertisement must be
+///   valid for hosts (section 6.1.2).
+/// - A DHCPv4 server advises an MTU by the option Interface MTU (RFC 2132 section 5.1). The message must be an
+///   offer, an acknowledgement or a BOOTP reply.
 ///
 /// An MTU below the minimum MTU of the IP version is ignored.
 pub fn advised_mtu(packet: &Packet) -> Option<u32> {
@@ -29,7 +30,8 @@ pub fn advised_mtu(packet: &Packet) -> Option<u32> {
     .filter(|mtu| *mtu as usize >= ip.mtu_min())
 }
 
-/// Returns the MTU that a router advertises on its link.
+/// Returns the MTU that a router advertises on its link; `None` if there is none, or if a host would ignore the
+/// packet.
 fn router_mtu(packet: &Packet, bytes: &[u8]) -> Option<u32> {
     let (header, options) = bytes.split_first_chunk::<ADVERTISEMENT_LEN>()?;
     let [ROUTER_ADVERTISEMENT, 0, ..] = header else { return None };
@@ -40,8 +42,8 @@ fn router_mtu(packet: &Packet, bytes: &[u8]) -> Option<u32> {
     if is_from_here && sum.is_right() { smallest_router_mtu(options) } else { None }
 }
 
-/// Returns the smallest MTU in these options. `None` if the last option exceeds the packet, which is then ignored
-/// completely.
+/// Returns the smallest MTU in these options; `None` if there is none. Also `None` if an option has length 0 or
+/// exceeds the packet, because hosts then ignore the packet.
 fn smallest_router_mtu(mut options: &[u8]) -> Option<u32> {
     let mut smallest: Option<u32> = None;
     while let [kind, eights, ..] = *options {
@@ -56,7 +58,8 @@ fn smallest_router_mtu(mut options: &[u8]) -> Option<u32> {
     smallest.filter(|_| options.is_empty())
 }
 
-/// Returns the MTU that a DHCP server assigns to a client's interface.
+/// Returns the MTU that a DHCP server assigns to a client's interface; `None` if there is none, or if a client
+/// would ignore the message.
 fn dhcp_mtu(packet: &Packet, bytes: &[u8]) -> Option<u32> {
     let (header, message) = UdpHeader::parse(bytes)?;
     let is_for_client = (header.source.get(), header.destination.get()) == (SERVER_PORT, CLIENT_PORT);
@@ -120,7 +123,7 @@ impl Said {
     }
 }
 
-/// Whether the address is link-local: in fe80::/10 (RFC 4291 section 2.4).
+/// Whether an IPv6 address with these first two bytes is link-local: in fe80::/10 (RFC 4291 section 2.4).
 fn is_link_local(front: &[u8]) -> bool {
     matches!(front, [0xFE, second] if second & 0xC0 == 0x80)
 }

@@ -1,8 +1,11 @@
 //! A TCP segment or UDP datagram -> the facts that decide whether it continues another packet.
 //!
-//! Two packets can share one header if all bytes before their payload are equal, with two exceptions. The first
-//! exception are the fields recorded here. The second exception are the fields that are rewritten for each segment:
-//! lengths, identification, checksums. The decision to join is left to the engine.
+//! Two packets can share one header if all bytes before their payload are equal. Two kinds of fields may differ:
+//!
+//! - the fields recorded here;
+//! - the fields that are rewritten for each segment: lengths, identification, checksums.
+//!
+//! The decision to join is left to the engine.
 
 use crate::checksum::Sum;
 use crate::ip::{TCP, Transport, UDP, pseudo_sum};
@@ -21,7 +24,8 @@ pub struct SegmentFacts {
     pub payload_sum: Sum,
     /// IP ID of the packet.
     pub id: u32,
-    /// Whether rewriting the headers would produce identical checksums. The value 0 has two representations.
+    /// Whether rewriting the headers would produce identical checksums. A checksum of 0 has two representations,
+    /// and only one of them is ever written.
     pub canonical: bool,
     /// The TCP fields. `None` for UDP.
     pub tcp: Option<TcpSegmentFacts>,
@@ -31,7 +35,8 @@ impl SegmentFacts {
     /// Returns the facts of a packet. `None` for a packet that can share its header with no other (L6; R114, R115,
     /// R118):
     ///
-    /// - a fragment, or a packet without payload;
+    /// - a fragment, a packet without payload, or a packet whose length was left to segmentation offload;
+    /// - a packet that is neither TCP nor UDP;
     /// - a packet with IPv4 options or an Authentication header;
     /// - a TCP segment with flags other than ACK, PSH, FIN and ECE, or with options other than timestamps;
     /// - a packet with a wrong checksum.
@@ -39,8 +44,8 @@ impl SegmentFacts {
         SegmentFacts::with(packet, packet.tcp_facts().as_ref())
     }
 
-    /// Returns the facts of a packet, as [`of`](SegmentFacts::of) does. `facts` are the facts of its TCP header, if
-    /// already parsed.
+    /// Returns the facts of a packet, as [`of`](SegmentFacts::of) does. `facts` must be the parsed TCP header of a
+    /// TCP packet; it is ignored for UDP.
     pub fn with(packet: &Packet, facts: Option<&TcpFacts>) -> Option<SegmentFacts> {
         let ip = packet.ip();
         let upper = ip.upper?;
@@ -65,7 +70,7 @@ impl SegmentFacts {
         })
     }
 
-    /// Returns the sequence number behind the last byte. `None` for UDP.
+    /// Returns the sequence number behind the last payload byte. `None` for UDP.
     pub fn seq_end(&self) -> Option<u32> {
         self.tcp.map(|tcp| tcp.seq.wrapping_add(u32::from(self.payload_len)))
     }
@@ -140,7 +145,7 @@ fn tcp_part(bytes: &[u8], facts: &TcpFacts) -> Option<(usize, Option<TcpSegmentF
     Some((header_len.into(), Some(part)))
 }
 
-/// Returns the timestamps. `Some(None)` without timestamps. `None` if there is any other option.
+/// Returns the timestamps. `Some(None)`: there are no timestamps. `None`: there is any other option.
 fn timestamps(options: &[u8]) -> Option<Option<Timestamps>> {
     let mut found = None;
     let mut at = tcp::HEADER_LEN;

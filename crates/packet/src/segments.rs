@@ -1,8 +1,8 @@
 //! A GSO packet -> the headers of its segments.
 //!
-//! A GSO packet has one header and the payload of all its segments, as in virtio-net and GSO. Its segments differ
-//! only in length, sequence number, flags, identification and checksums. Copying of the payload is left to the
-//! caller.
+//! A GSO packet has one header and the payload of all segments, as in virtio-net and in the Linux kernel. The
+//! segments differ only in length, sequence number, flags, identification and checksums. Copying of the payload is
+//! left to the caller.
 
 use crate::checksum::Sum;
 use crate::gso::Identifications;
@@ -17,14 +17,15 @@ use crate::udp::{self, UdpHeader};
 /// Excluded are:
 ///
 /// - packets that are not unfragmented TCP;
-/// - packets that open or reset a connection, or are urgent (R117, R118);
+/// - packets with SYN, RST or URG (R117, R118);
 /// - packets with a signature over the complete packet (RFC 2385, RFC 4302, RFC 5925);
-/// - packets whose options cannot be parsed.
+/// - packets whose TCP options cannot be parsed.
 pub fn may_be_segmented(packet: &Packet) -> bool {
     is_divisible(packet, tcp::SYN | tcp::RST | tcp::URG)
 }
 
-/// Whether later packets of the connection that this SYN-ACK accepts may be divided. False if it has a signature.
+/// Whether later packets of a connection may be divided into segments, judged by the connection's SYN-ACK `packet`.
+/// False if the SYN-ACK has a signature.
 pub fn may_be_segmented_hence(packet: &Packet) -> bool {
     is_divisible(packet, tcp::RST | tcp::URG)
 }
@@ -63,8 +64,8 @@ pub struct SegmentTemplate<'a> {
     ids: Identifications,
     /// Sum of the constant fields of the IP header; 0 in IPv6.
     ip_rest: Sum,
-    /// Sum of the transport header and of the pseudo-header without the length. The error of the GSO packet's own
-    /// sum is subtracted.
+    /// Sum of the pseudo-header without its length, and of the constant fields of the transport header. The
+    /// checksum error of the GSO packet is subtracted.
     upper_rest: Sum,
     transport: SegmentTransport,
 }
@@ -80,7 +81,7 @@ enum SegmentTransport {
 pub struct SegmentRange<'a> {
     /// Number of earlier segments of the GSO packet.
     pub index: usize,
-    /// Payload of the earlier segments, in bytes.
+    /// Payload length of all earlier segments, in bytes.
     pub offset: usize,
     /// Payload of the segment.
     pub payload: &'a [u8],
@@ -100,7 +101,8 @@ impl<'a> SegmentTemplate<'a> {
         let upper_at = link_len + usize::from(upper.at);
         let front = packet.frame().get(..upper_at + header_len)?;
         let (ip_header, upper_header) = front.get(link_len..)?.split_at_checked(upper.at.into())?;
-        // A wrong sum stays wrong by an equal amount in every segment, so a damaged packet never becomes valid.
+        // The checksum of every segment gets the error of the GSO packet's checksum, so a damaged packet never
+        // becomes valid.
         let pseudo = pseudo_sum(packet.addresses(), upper.protocol, 0) - packet.checksum_error();
         let upper_rest = match transport {
             SegmentTransport::Tcp { .. } => pseudo + tcp::sum_of_rest(upper_header),

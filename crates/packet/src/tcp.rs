@@ -96,7 +96,7 @@ pub struct TcpSegmentFacts {
     pub ack: u32,
     /// Receive window, without window scaling.
     pub window: u16,
-    /// PSH and FIN, if set.
+    /// The flags PSH and FIN; all other bits are 0.
     pub ends: u8,
     /// Timestamps (RFC 7323 section 3).
     pub timestamps: Option<Timestamps>,
@@ -123,7 +123,7 @@ impl Segment<'_> {
     }
 }
 
-/// Returns the bytes behind the header. `None` if the header is incomplete.
+/// Returns the length of the payload behind the header, in bytes; 0 if the header is malformed or incomplete.
 #[inline]
 pub(crate) fn payload_len(segment: &[u8]) -> usize {
     let header_len = segment.get(OFFSET_AT).map_or(0, |byte| usize::from(byte >> 4) * 4);
@@ -296,7 +296,7 @@ pub const URG: u8 = 0x20;
 pub const ECE: u8 = 0x40;
 /// See [`FIN`].
 pub const CWR: u8 = 0x80;
-/// Offset of the byte with the data offset in its upper four bits, in bytes (RFC 9293 section 3.1).
+/// Offset of the byte whose upper four bits are the data offset, in bytes (RFC 9293 section 3.1).
 const OFFSET_AT: usize = 12;
 /// Offset of the checksum field, in bytes.
 pub(crate) const CHECKSUM_AT: usize = 16;

@@ -8,8 +8,8 @@ use core::time::Duration;
 
 /// A point in time, in nanoseconds since an origin chosen by the caller.
 ///
-/// Live workers measure time since their start. Captures measure it since the year 1970 (Unix time). Arithmetic
-/// saturates, so a hostile timestamp cannot wrap a deadline into the past.
+/// A gateway's workers measure time since their start. Captures measure it since the year 1970 (Unix time).
+/// Arithmetic saturates, so a hostile timestamp cannot wrap a deadline into the past.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 

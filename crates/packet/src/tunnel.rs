@@ -16,7 +16,7 @@ use crate::udp::{self, UdpHeader};
 /// - Behind an Authentication header, all tunnels are detected in IPv6, but none in IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Tunnel {
-    /// UDP to port 4789, or 8472 of older Linux, with one of two forms of flags:
+    /// UDP to port 4789, or to Linux's default port 8472, with one of two forms of flags:
     ///
     /// - the I flag, no other flag, and 0 in the reserved fields (RFC 7348 section 5);
     /// - the flags of a group policy (draft-smith-vxlan-group-policy).
@@ -45,7 +45,8 @@ pub enum Tunnel {
     ///
     /// Transport mode is no tunnel, but cannot be distinguished, so it is detected too. Key exchange has 0 in place
     /// of the SPI, and is not detected. Keepalives are not detected either. All other datagrams of at least eight
-    /// bytes on this port are detected. An example are datagrams to a client that uses 4500 as its ephemeral port.
+    /// bytes on this port are detected. So datagrams to a client that uses 4500 as its ephemeral port are false
+    /// positives.
     Ipsec,
 }
 
@@ -57,8 +58,8 @@ impl Tunnel {
         match ip.upper {
             Some(upper) if upper.protocol == UDP => in_udp(packet),
             Some(upper) => Tunnel::of_protocol(upper.protocol),
-            // Later IPv6 fragments may name any protocol (RFC 8200 section 4.5). In practice they name that of the
-            // first fragment.
+            // Later IPv6 fragments may name any protocol (RFC 8200 section 4.5). In practice, they name the
+            // protocol of the first fragment.
             None => Tunnel::of_protocol(ip.protocol),
         }
     }
@@ -75,8 +76,8 @@ impl Tunnel {
     }
 }
 
-/// Returns the kind of tunnel over UDP. Every rule with a matching port is tried, because the peer may use any
-/// port. The least strict rule is tried last.
+/// Returns the kind of tunnel over UDP. Every rule with a matching port is tried, because the other endpoint may
+/// use any port, also that of another tunnel. The least strict rule is tried last.
 fn in_udp(packet: &Packet) -> Option<Tunnel> {
     let (header, behind) = UdpHeader::parse(packet.upper_bytes(packet.ip().upper?))?;
     let (source, destination) = (header.source.get(), header.destination.get());
@@ -145,8 +146,8 @@ impl<'a> Message<'a> {
             [1, 0, 0, 0, ..] => self.len == 148,
             [2, 0, 0, 0, ..] => self.len == 92,
             [3, 0, 0, 0, ..] => self.len == 64,
-            // Padded to a multiple of 16, but not above the tunnel's MTU. So the longest packets need not be a
-            // multiple.
+            // The payload is padded to a multiple of 16 bytes, but never beyond the tunnel's MTU. So the length of
+            // the longest packets may be no multiple of 16.
             [4, 0, 0, 0, ..] => self.len >= 32,
             _ => false,
         }
@@ -162,7 +163,8 @@ const IPV4: u8 = 4;
 const IPV6: u8 = 41;
 const GRE: u8 = 47;
 const ESP: u8 = 50;
-/// UDP ports of tunnels. All except the last are assigned by IANA.
+/// UDP ports of tunnels. IANA assigned these ports to the tunnels, except the old port of VXLAN and the port of
+/// WireGuard.
 const VXLAN_PORT: u16 = 4_789;
 /// UDP port of VXLAN in Linux before the assignment by IANA. It is still the default of Linux, flannel and Cilium.
 const OLD_VXLAN_PORT: u16 = 8_472;
@@ -170,14 +172,15 @@ const GENEVE_PORT: u16 = 6_081;
 const GTP_PORT: u16 = 2_152;
 const ESP_PORT: u16 = 4_500;
 const WIREGUARD_PORT: u16 = 51_820;
-/// First byte of VXLAN with a network identifier, and with a group in addition.
+/// First byte of a VXLAN header with a network identifier, and of one with a network identifier and a group policy.
 const VXLAN_ID: u8 = 0x08;
 const VXLAN_ID_AND_GROUP: u8 = 0x88;
-/// Second byte of VXLAN with a group: "do not learn" and "policy applied".
+/// Bits that may be set in the second byte of a VXLAN header with a group policy: "do not learn" and "policy
+/// applied".
 const VXLAN_POLICY: u8 = 0x48;
 /// Protocol types inside Geneve, as EtherTypes: Ethernet, IPv4, IPv6.
 const GENEVE_CONTENTS: [u16; 3] = [0x6558, 0x0800, 0x86DD];
-/// First byte of GTP: version, and protocol type, which is 1 for GTP and 0 for GTP'.
+/// Mask of version and protocol type in the first byte of GTP. The protocol type is 1 for GTP and 0 for GTP'.
 const GTP_KIND: u8 = 0xF0;
 const GTP_VERSION_1: u8 = 0x30;
 const GTP_USER_PACKET: u8 = 255;

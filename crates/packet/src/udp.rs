@@ -59,8 +59,8 @@ pub(crate) fn sum_of_rest(header: &[u8]) -> Sum {
     Sum::long(u32::from(fixed.source.get()) + u32::from(fixed.destination.get()))
 }
 
-/// Writes the fields that differ between the datagrams of a GSO packet: the length, and the checksum if the first
-/// has one.
+/// Writes the fields that differ between the datagrams of a GSO packet: the length, and the checksum if the GSO
+/// packet has one.
 ///
 /// `rest` is the sum of the pseudo-header, the payload, and the [`sum_of_rest`].
 #[inline]

@@ -1,7 +1,7 @@
 //! A call on an IP header -> the implementation of its version, `ipv4.rs` or `ipv6.rs`.
 //!
-//! Only this file selects by IP version, so all other code is written for both. The implementations are left to the
-//! two files.
+//! Code that fragments, reassembles or coalesces calls these methods, and so needs no code of its own for each
+//! version.
 
 use crate::checksum::Sum;
 use crate::ip::{Address, AddressPair, Common, Fragment, Ip, LEN_MAX, ParseError, Version};
@@ -11,14 +11,15 @@ impl Ip {
     /// Parses the IP header at the start of `bytes`. `bytes` may include link padding behind the packet.
     ///
     /// # Errors
-    /// The reason why the bytes are unparsed.
+    /// The reason why the bytes cannot be parsed.
     pub fn parse(bytes: &[u8]) -> Result<Ip, ParseError> {
         let mut ip = Ip::NONE;
         ip.read(bytes)?;
         Ok(ip)
     }
 
-    /// Replaces these facts by those of the IP header at the start of `bytes`. Unchanged after an error.
+    /// Replaces these facts by the facts of the IP header at the start of `bytes`. After an error, the old facts
+    /// remain.
     ///
     /// # Errors
     /// See [`parse`](Ip::parse).
@@ -32,7 +33,7 @@ impl Ip {
         }
     }
 
-    /// Returns the source and destination address. `header` is the parsed header.
+    /// Returns the source and destination address. `header` must be the header from which these facts were parsed.
     pub fn addresses(&self, header: &[u8]) -> (Address, Address) {
         match self.version {
             Version::V4 => ipv4::addresses(header),
@@ -56,7 +57,8 @@ impl Ip {
         }
     }
 
-    /// Returns the minimum MTU of every link, in bytes. Packets are never fragmented for a smaller MTU.
+    /// Returns the minimum MTU that this IP version requires of every link, in bytes. Packets are never fragmented
+    /// for a smaller MTU.
     pub fn mtu_min(&self) -> usize {
         match self.version {
             Version::V4 => ipv4::MTU_MIN,
@@ -150,7 +152,8 @@ impl Ip {
         }
     }
 
-    /// Writes the header of later fragments to the start of `out`, if it differs from the first fragment's.
+    /// Writes the header of later fragments to the start of `out`. IPv4 only: all fragments of an IPv6 packet have
+    /// the same headers.
     pub(crate) fn later_header(&self, header: &[u8], out: &mut [u8]) {
         match self.version {
             Version::V4 => drop(ipv4::later_header(header, out)),
@@ -158,8 +161,8 @@ impl Ip {
         }
     }
 
-    /// Converts a copy of the packet's header to the header of a fragment. In IPv6, the copy has room for a
-    /// Fragment header behind it.
+    /// Converts a copy of the packet's header to the header of a fragment. In IPv6, `header` must include room for
+    /// a Fragment header at its end.
     #[inline]
     pub(crate) fn stamp(&self, header: &mut [u8], common: Common, payload_len: usize, fragment: Fragment) {
         match self.version {
@@ -196,7 +199,8 @@ impl Ip {
         }
     }
 
-    /// Whether the header of a fragment can also stand for the next fragment of its datagram.
+    /// Whether the header of a fragment can also represent the next fragment of its datagram. Always false in IPv6,
+    /// whose fragments keep the length that their source host chose.
     pub(crate) fn shares_fragment_header(&self, one: &[u8], next: &[u8]) -> bool {
         match self.version {
             Version::V4 => ipv4::shares_fragment_header(one, next),
@@ -210,8 +214,8 @@ impl Ip {
         !has_options && !self.is_authenticated(packet)
     }
 
-    /// Whether an Authentication header covers the complete packet (RFC 4302 section 3.3.3). In IPv4, it hides the
-    /// bytes behind it.
+    /// Whether an Authentication header before the transport header covers the complete packet (RFC 4302 section
+    /// 3.3.3). Always false in IPv4, where the Authentication header itself is the parsed transport.
     pub(crate) fn is_authenticated(&self, packet: &[u8]) -> bool {
         match (self.version, self.upper) {
             (Version::V6, Some(upper)) => ipv6::is_authenticated(packet, upper),
@@ -227,7 +231,7 @@ impl Ip {
         }
     }
 
-    /// Writes lengths, flags, ECN and the checksum of the header, for a packet of `len` bytes. The packet is an
+    /// Writes these facts into the header: length, flags, ECN and, in IPv4, the checksum. The packet must be an
     /// unfragmented datagram, or an IPv4 fragment.
     #[inline]
     pub(crate) fn seal(&self, header: &mut [u8], fragment: Option<Fragment>) {

@@ -1,8 +1,8 @@
 //! An interface -> a port for the packets that the kernel redirects from the interface to Wideload.
 //!
 //! The port is a TAP device beside the interface, or a TUN device if the interface has no link headers. The
-//! programs of [`redirect`](offload::redirect) redirect packets to the device. It has no address, requests none,
-//! and is removed when the port is closed.
+//! programs of [`redirect`](offload::redirect) redirect packets to the device. The device has no IP address, and is
+//! removed when the port is closed.
 
 use crate::options::Options;
 use crate::port::Offloads;
@@ -14,7 +14,7 @@ use linux::netlink::Netlink;
 use packet::LinkType;
 use std::io;
 
-/// Direction of the packets that are redirected to a helper.
+/// Direction of the packets that are redirected to a helper device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// Packets that arrive on the interface.
@@ -38,7 +38,8 @@ impl Direction {
     }
 }
 
-/// Returns the prefix with the interface's name. A long name is truncated and a hash is appended.
+/// Returns a device name: the prefix `front` and the interface's name. A long interface name is truncated, and a
+/// hash is appended.
 fn device(front: &str, interface: &str) -> String {
     if interface.len() <= NAME_LEN_MAX {
         return format!("{front}{interface}");
@@ -47,8 +48,8 @@ fn device(front: &str, interface: &str) -> String {
     format!("{front}{start}{:04x}", name_hash(interface) & 0xFFFF)
 }
 
-/// Returns a hash of an interface's name (FNV-1a, folded). All processes and versions compute the same hash, so it
-/// identifies the state of a killed gateway. Two names may have the same hash.
+/// Returns a hash of an interface's name (FNV-1a, folded). All processes and versions compute the same hash. So a
+/// later process can find the state that a killed gateway left behind. Two names may have the same hash.
 pub fn name_hash(name: &str) -> u32 {
     let hash = name.bytes().fold(0x811C_9DC5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     hash ^ hash >> 16
@@ -71,12 +72,12 @@ pub fn open(direction: Direction, interface: &str, options: &Options) -> io::Res
 }
 
 /// Creates a device without traffic in the calling thread's namespace, for [routes that end with the
-/// device](linux::routes::RouteLifetime). The device's name consists of [`TETHER`] and this tag.
+/// device](linux::routes::RouteLifetime). The device's name consists of [`TETHER`], `tag` and a number.
 ///
 /// # Errors
 /// The kernel cannot create the device.
 pub fn tether(tag: &str) -> io::Result<Tap> {
-    // The kernel numbers them: a successor's device exists beside its predecessor's.
+    // The kernel adds a number, because the devices of a gateway and of its successor exist at the same time.
     let tap = Tap::open(&format!("{TETHER}{tag}-%d"), Kind::Tap, &Options::default())?;
     let name = tap.name();
     tap.own()?;
@@ -86,14 +87,14 @@ pub fn tether(tag: &str) -> io::Result<Tap> {
     Ok(tap)
 }
 
-/// Brings the device up, without automatic addresses: with an address, the kernel would send its own packets from
+/// Sets the device up, without automatic addresses. With an address, the kernel would send packets of its own by
 /// the device.
 fn set_up(name: &str) -> io::Result<()> {
     let mut netlink = Netlink::open()?;
     // Without IPv6 there is no IPv6 address to prevent.
     let _ = netlink.make_no_address(name);
-    // A router joins multicast groups even without an address, and reports that to the worker. Not every host
-    // allows switching it off.
+    // The kernel of a router joins multicast groups even without an address, and the worker would receive its
+    // reports. Not every host allows disabling IPv6.
     let setting = format!("ipv6/conf/{name}/disable_ipv6");
     let _ = Namespace::here().and_then(|here| here.set_sysctl(&setting, "1"));
     netlink.set_address_resolution(name, Toggle::Off)?;

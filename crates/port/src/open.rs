@@ -1,6 +1,6 @@
 //! An address such as `packet:eth0` -> an open port.
 //!
-//! Other crates use ports only as `dyn Port`. The choice of the kind is made here.
+//! Other crates use ports only as `dyn Port`. This module opens the kind of port that an address names.
 
 use crate::af_packet::PacketSocket;
 use crate::helper::{self, Direction};
@@ -17,9 +17,11 @@ use std::str::FromStr;
 /// The address of a port: its kind and the name of its interface.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PortAddress {
-    /// `tun:wide0`: a new TUN device. The kernel completes an empty name or one with `%d`.
+    /// `tun:wide0`: a new TUN device. The kernel chooses a name if none is given, and replaces `%d` in a name by a
+    /// number.
     Tun(String),
-    /// `tap:wide0`: a new TAP device. The kernel completes an empty name or one with `%d`.
+    /// `tap:wide0`: a new TAP device. The kernel chooses a name if none is given, and replaces `%d` in a name by a
+    /// number.
     Tap(String),
     /// `packet:eth0`: an existing interface, through a packet socket.
     Packet(String),
@@ -48,13 +50,14 @@ pub fn open(address: &str, options: &Options) -> io::Result<Box<dyn Port>> {
     })
 }
 
-/// Adopts a port that another process opened at this address, from [its descriptors](Port::fds). The calling thread
-/// must be in the port's network namespace. No privileges are needed.
+/// Adopts a port that another process opened at `address`, from [the port's descriptors](Port::fds). The calling
+/// thread must be in the port's network namespace. No privileges are needed.
 ///
-/// An AF_XDP port cannot be adopted, as its memory belongs to one process. It must be opened anew.
+/// An AF_XDP port cannot be adopted, because the socket's memory belongs to one process. Open such a port anew.
 ///
 /// # Errors
-/// The interface does not exist any more, or this kind of port cannot be adopted.
+/// The address is invalid, a descriptor is missing, the interface does not exist any more, or this kind of port
+/// cannot be adopted.
 pub fn adopt(address: &str, descriptors: Vec<OwnedFd>, offloads: Offloads) -> io::Result<Box<dyn Port>> {
     let address: PortAddress =
         address.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
@@ -160,7 +163,7 @@ impl fmt::Display for PortAddress {
     }
 }
 
-/// The forms of an address, for error messages.
+/// The address forms that error messages list. Helper devices are left out.
 const KNOWN: &str = "tun:NAME or tap:NAME for a new device, packet:NAME or xdp:NAME for an existing interface";
 
 #[cfg(test)]

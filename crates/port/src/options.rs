@@ -1,6 +1,6 @@
 //! The caller's choices -> options for opening a port.
 //!
-//! All kinds of ports share one type. A kind ignores options that do not concern it.
+//! All kinds of ports share the type [`Options`], so a caller can open any port in the same way.
 
 use crate::port::Offloads;
 
@@ -17,8 +17,8 @@ pub struct Options {
     /// Group of packet sockets that share the interface; `None` for no group. For a TUN or TAP device with several
     /// queues, only [`FanoutMode::Steered`] has an effect. Otherwise the kernel chooses the queue by flow.
     pub fanout: Option<Fanout>,
-    /// Whether frames bypass the interface's queueing discipline. This saves CPU time, but packets are not shaped
-    /// or paced. Packet sockets only.
+    /// Whether sent frames bypass the interface's queueing discipline. This saves CPU time, but packets are not
+    /// shaped or paced. Packet sockets only.
     pub bypasses_queue: bool,
     /// Kernel memory for queued frames in each direction, in bytes. For an AF_XDP socket, this only applies to
     /// frames to send.
@@ -31,7 +31,7 @@ pub struct Options {
     /// Whether packets sent to the host of a TUN or TAP device pass through NAPI, as from a NIC. GRO can then
     /// coalesce them: see [`napi::hold_joined`](linux::napi::hold_joined).
     pub has_napi: bool,
-    /// Whether this port counts the frames that a TUN or TAP device drops. The kernel's counter is one for all
+    /// Whether this port counts the frames that a TUN or TAP device drops. The kernel has one counter for all
     /// queues of the device, so only one queue should count.
     pub counts_drops: bool,
 }

@@ -1,6 +1,6 @@
-//! Batches of received frames, batches of frames to send, offloads -> the interface that all ports have in common.
+//! Batches of received frames, batches of frames to send, offloads -> the trait of all ports.
 //!
-//! Workers use each port only by this trait. It hides how frames reach the kernel.
+//! Workers use ports only through [`Port`]. The trait hides the system calls of each kind of port.
 
 use offload::flow_offload::FlowOffload;
 use packet::{Frame, Ingress, LinkType, PayloadSlots, Pool, SplitFrame};
@@ -56,8 +56,8 @@ pub trait Port: Send {
     /// cause if a sender can act on it.
     fn transmit(&mut self, wires: &[TxFrame<'_>]) -> io::Result<usize>;
 
-    /// Returns the number of frames that the kernel dropped since the port was opened, as they were not read in
-    /// time.
+    /// Returns the number of frames that the kernel dropped since the port was opened, because they were not read
+    /// in time.
     fn missed(&mut self) -> u64 {
         0
     }
@@ -89,8 +89,8 @@ pub trait Port: Send {
     /// forward offloaded flows.
     fn commit(&mut self) {}
 
-    /// Returns the descriptors with which another process can [`adopt`](crate::adopt) the port. The first is that
-    /// of [`fd`](Port::fd).
+    /// Returns the descriptors with which another process can [`adopt`](crate::adopt) the port. The first
+    /// descriptor is that of [`fd`](Port::fd).
     fn fds(&self) -> Vec<BorrowedFd<'_>> {
         vec![self.fd()]
     }
@@ -100,7 +100,8 @@ pub trait Port: Send {
         0
     }
 
-    /// Returns the port's receive buffers to their pool. The next receive call takes new buffers.
+    /// Returns the port's receive buffers to `pool`, from which they were taken. The next receive call takes new
+    /// buffers.
     fn give_back(&mut self, _pool: &mut Pool) {}
 }
 

@@ -5,7 +5,7 @@
 //! buffer is copied, to the start of the overflow buffer.
 //!
 //! With header split, the payload is received directly into a predicted place, and the headers into the small
-//! buffer. The small buffer keeps room for the payload, in case the frame turns out to be another one.
+//! buffer. The small buffer keeps room for the payload, in case the frame does not match the prediction.
 
 use crate::vnet::{self, Split, VnetHeader};
 use packet::{Buffer, CLASS_LENS, HEADROOM, HeaderLayout, LinkType, PayloadSlots, Pool, SplitFrame};
@@ -14,7 +14,7 @@ use std::ptr;
 /// Position of a port's frames in their buffers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
-    /// Offset of the frame's first byte, in bytes.
+    /// Offset of the frame's first byte in the buffer, in bytes.
     pub at: usize,
     /// Offset at which the small buffer's part of a frame ends, in bytes.
     seam: usize,
@@ -25,7 +25,7 @@ pub(crate) struct Layout {
 pub(crate) struct RxBuffer {
     small: Option<Buffer>,
     overflow: Option<Buffer>,
-    /// Whether the kernel received the frame into the overflow buffer only.
+    /// Whether the kernel receives the frame into the overflow buffer only.
     is_spill_first: bool,
     /// The virtio-net header.
     pub vnet: [u8; vnet::LEN],
@@ -34,7 +34,7 @@ pub(crate) struct RxBuffer {
 /// A frame that was received into memory for header split.
 #[derive(Debug)]
 pub(crate) enum RxOutcome {
-    /// A frame that matches the prediction so far, with its payload in place.
+    /// A frame that matches the prediction. Its payload is in the predicted place.
     Split(SplitFrame),
     /// Any other frame, in contiguous memory.
     Single(Buffer),
@@ -45,13 +45,14 @@ impl Layout {
     pub fn new(medium: LinkType, mtu: usize) -> Layout {
         let link_len = if medium == LinkType::Ethernet { ETHERNET_LEN } else { 0 };
         let [small, _, medium, _] = CLASS_LENS;
-        // Above the medium class every frame is long anyway, so a small front means a smaller copy.
+        // With an MTU above the medium class, most frames exceed the small buffer. A smaller buffer then means a
+        // smaller copy.
         let front_len = if mtu > small && mtu <= medium { medium } else { small };
         Layout { at: HEADROOM - link_len, seam: HEADROOM + front_len }
     }
 
-    /// Whether frames of this link type can be received with header split into these places. If the kernel strips
-    /// VLAN tags, the link header must have none.
+    /// Whether frames can be received with header split into `places`. If the kernel strips VLAN tags, the
+    /// predicted link header must have no tags: `link_len` is then its required length in bytes, otherwise `None`.
     pub fn takes(self, places: &PayloadSlots<'_>, link_len: Option<usize>) -> bool {
         let front = places.front();
         let fits = front.len() + places.step() <= self.front_len();
@@ -70,7 +71,7 @@ impl Layout {
 }
 
 impl RxBuffer {
-    /// Takes a small buffer from the pool, if there is none yet. Returns whether there is one now.
+    /// Takes a small buffer from the pool, if there is none yet. Returns whether a small buffer is available.
     pub fn lend_small(&mut self, layout: Layout, pool: &mut Pool) -> bool {
         if self.small.is_none() {
             self.small = pool.share(layout.seam - HEADROOM);
@@ -78,7 +79,8 @@ impl RxBuffer {
         self.small.is_some()
     }
 
-    /// Takes an overflow buffer from the pool, if there is none yet. Returns whether there is one now.
+    /// Takes an overflow buffer from the pool, if there is none yet. Returns whether an overflow buffer is
+    /// available.
     pub fn lend_overflow(&mut self, pool: &mut Pool) -> bool {
         let [.., largest] = CLASS_LENS;
         if self.overflow.is_none() {
@@ -88,7 +90,8 @@ impl RxBuffer {
     }
 
     /// Returns the memory as I/O vectors: the virtio-net header (its first `vnet_len` bytes), the small buffer, the
-    /// overflow buffer. A missing buffer has length 0. Without a small buffer, only the header is left.
+    /// overflow buffer. A missing buffer has length 0. Without a small buffer, only the virtio-net header has
+    /// memory.
     pub fn parts(&mut self, layout: Layout, vnet_len: usize) -> [libc::iovec; 3] {
         let RxBuffer { small, overflow: spill, is_spill_first, vnet } = self;
         *is_spill_first = false;
@@ -99,16 +102,17 @@ impl RxBuffer {
         [vnet, small, spill]
     }
 
-    /// Returns the memory for a long frame as I/O vectors: the virtio-net header, the overflow buffer. A long frame
-    /// needs no copy then; a short frame is copied completely.
+    /// Returns the memory for a long frame as I/O vectors: the virtio-net header, the overflow buffer. So a long
+    /// frame needs no copy, but a short frame is copied completely.
     pub fn parts_long(&mut self, layout: Layout, vnet_len: usize) -> [libc::iovec; 3] {
         let (Some(_), Some(spill)) = (&self.small, &mut self.overflow) else { return self.parts(layout, vnet_len) };
         self.is_spill_first = true;
         [part(&mut self.vnet[..vnet_len]), part(spill.bytes_mut(layout.at..SPILL_END)), NOTHING]
     }
 
-    /// Returns the I/O vectors of [`parts`](RxBuffer::parts) with `place` in between: after the first `front` bytes
-    /// of the small buffer, and before the overflow buffer.
+    /// Returns the memory for header split as I/O vectors: the small buffer for the virtio-net header and the
+    /// headers of `front`, `place` for the payload, and the overflow buffer. Without both buffers, returns the
+    /// result of [`parts`](RxBuffer::parts).
     pub fn parts_apart(
         &mut self,
         layout: Layout,
@@ -153,9 +157,10 @@ impl RxBuffer {
         if is_short { self.small.take() } else { self.overflow.take() }
     }
 
-    /// Returns the frame received with [`parts_apart`](RxBuffer::parts_apart), with [complete
-    /// memory](RxBuffer::is_stocked). `laid` is the frame's position as a contiguous frame. If header split does
-    /// not apply, the frame is made contiguous.
+    /// Returns the frame that was received into [`parts_apart`](RxBuffer::parts_apart). The
+    /// [memory](RxBuffer::is_stocked) must have been complete. `laid` is the position of the frame after it is made
+    /// contiguous. A frame that does not match the prediction is made contiguous, and so is every frame if
+    /// `may_stay` is false.
     pub fn split_frame(
         &mut self,
         vnet_len: usize,

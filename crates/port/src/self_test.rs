@@ -4,7 +4,8 @@
 //! sent by one port, and the packets received at the other are compared with the expected ones. The comparison
 //! covers each byte, length, sequence number and checksum.
 //!
-//! The two ports are the ends of a private veth pair, because the packets are addressed to hosts that do not exist.
+//! The two ports must be the ends of a private veth pair, because the packets are addressed to hosts that do not
+//! exist.
 
 use crate::port::{GsoKind, GsoRequest, Offloads, Port, TxFrame, TxOffload};
 use crate::send_error::SendError;
@@ -94,7 +95,8 @@ impl OffloadProbe {
         let Ok(mut packet) = Frame::copy(&frame, one.medium(), Ingress(0), pool) else {
             return Err(io::Error::other("the pool has no memory for a self-test; give it 1 MiB"));
         };
-        // Its field holds an arbitrary number other than 0; this writes the pseudo-header's sum.
+        // The checksum field of `frame` contains an arbitrary number other than 0. `to_do` replaces it by the
+        // pseudo-header's sum.
         packet.checksum = Checksum::Verified;
         let to_do = self.to_do(&mut packet);
         let (header, payload) = packet.frame().split_at(packet.frame().len() - self.len);
@@ -174,8 +176,8 @@ impl OffloadProbe {
         Ok(())
     }
 
-    /// Returns the offset and the length of a packet's payload. Datagrams have no sequence numbers, so their order
-    /// of arrival counts.
+    /// Returns the offset and the length of a packet's payload; `None` if the packet does not belong to this probe.
+    /// UDP datagrams have no sequence numbers, so `next` is their offset.
     fn place(self, packet: &Packet, next: usize) -> Option<(usize, usize)> {
         let upper = packet.ip().upper?;
         let bytes = packet.upper_bytes(upper);
@@ -246,7 +248,7 @@ impl OffloadProbe {
         [link, ip, upper, self.payload().collect()].concat()
     }
 
-    /// Returns payload bytes that differ between neighbouring segments.
+    /// Returns the probe's payload. Its bytes differ between neighbouring segments.
     fn payload(self) -> impl Iterator<Item = u8> {
         (0..self.len).map(move |at| (at * 7 + at / 251 + usize::from(self.number)) as u8)
     }
@@ -270,7 +272,7 @@ fn ipv6(protocol: u8, upper_len: usize) -> Vec<u8> {
     header
 }
 
-/// Waits until a frame may be available, at most for this time.
+/// Waits until a frame may be available, at most for the time `left`, which must be less than 1 s.
 fn wait(port: &dyn Port, left: Duration) -> io::Result<()> {
     let fd = port.fd();
     let timeout = Timespec { tv_sec: 0, tv_nsec: left.subsec_nanos().into() };

@@ -7,10 +7,10 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
-/// Causes of a failed send on which a sender can act.
+/// Causes of a failed send. A sender handles each cause differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
-    /// The frame exceeds the interface's MTU. The sender can only drop and count it.
+    /// The frame exceeds the interface's MTU. The sender can only drop the frame and count it.
     TooLong,
     /// The port does not support the offload request. The sender has to segment the packet or complete its
     /// checksum.
@@ -57,7 +57,7 @@ impl fmt::Display for RejectedFrame {
 
 impl Error for RejectedFrame {}
 
-/// Whether a later attempt may succeed.
+/// Whether a later attempt may succeed: a queue is full, memory is short, or a signal interrupted the call.
 pub(crate) fn would_wait(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR))
 }

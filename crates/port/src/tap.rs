@@ -1,7 +1,8 @@
 //! Frames of a TUN or TAP device -> packets and GSO packets; frames to send -> the device's host.
 //!
-//! The host sees the device as an interface. This port is the other end of the device. GSO packets cross the device
-//! unsegmented in both directions.
+//! The host has the device as a network interface. This port receives the packets that the host sends by this
+//! interface, and the host receives the packets that the port sends. GSO packets cross the device unsegmented in
+//! both directions.
 
 use crate::options::{Fanout, FanoutMode, Options};
 use crate::port::{Offloads, Port, Received, TxFrame, TxOffload};
@@ -16,7 +17,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
-/// Kind of a device, and link type of its packets.
+/// Kind of a device, which determines the link type of its packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A TUN device: IP packets without a link header.
@@ -48,8 +49,8 @@ pub struct TapDescriptors {
 }
 
 impl Tap {
-    /// Opens a queue of the device `name`, which is created if it does not exist. The kernel completes an empty
-    /// name, and replaces `%d` in a name by a number.
+    /// Opens a queue of the device `name`. Creates the device if it does not exist. The kernel chooses a name if
+    /// `name` is empty, and replaces `%d` in `name` by a number.
     ///
     /// # Errors
     /// The kernel refuses. The error contains the reason and a way to fix it.
@@ -106,7 +107,8 @@ impl Tap {
         })
     }
 
-    /// Restricts opening queues of the device to this user and to network administrators.
+    /// Allows only the effective user of this process, and processes with CAP_NET_ADMIN, to open queues of the
+    /// device.
     ///
     /// # Errors
     /// The device does not exist any more.
@@ -136,7 +138,7 @@ impl Tap {
             })
     }
 
-    /// Returns this port with another address for messages.
+    /// Returns this port with another address, such as `ingress:eth0`.
     pub(crate) fn with_address(self, address: String) -> Tap {
         Tap { address, ..self }
     }
@@ -146,16 +148,16 @@ impl Tap {
         &self.name
     }
 
-    /// Takes buffers for the next frame from the pool. Without a buffer, only the frame's header is read, and the
-    /// frame is dropped.
+    /// Takes buffers for the next frame from the pool. Without a buffer, only the virtio-net header is read, and
+    /// the frame is dropped.
     fn stock(&mut self, pool: &mut Pool) {
         if self.landing.lend_small(self.layout, pool) {
             self.landing.lend_overflow(pool);
         }
     }
 
-    /// Reads the next frame, and returns its length in bytes; `None` if there is no frame. With a place, the
-    /// payload is read into the place, and the rest into the memory around it.
+    /// Reads the next frame, and returns its length in bytes; `None` if there is no frame. If `place` is given, the
+    /// payload is read into it, and all other bytes into the port's buffers.
     fn read(&mut self, place: Option<(HeaderLayout, &mut [u8])>) -> io::Result<Option<usize>> {
         let parts = match place {
             Some((front, place)) => self.landing.parts_apart(self.layout, vnet::LEN, front, place),
@@ -320,7 +322,7 @@ impl Port for Tap {
 }
 
 /// Counter of the frames that the kernel dropped instead of queueing them for the device, mostly because the queues
-/// were full. The counter is the kernel's, and covers all queues of the device.
+/// were full. The kernel has one counter for all queues of the device.
 #[derive(Debug)]
 struct Drops {
     /// The open file with the counters of all devices of the namespace, as text. The kernel writes the text anew
@@ -338,7 +340,7 @@ impl Drops {
         Ok(Drops::new(File::open("/proc/thread-self/net/dev")?, device))
     }
 
-    /// Makes a counter that starts at the kernel's current value.
+    /// Makes a counter that starts at 0: earlier drops of the device do not count.
     fn new(file: File, device: &str) -> Drops {
         let mut drops = Drops { file, device: device.to_owned(), last: 0, total: 0 };
         drops.last = drops.counter().unwrap_or_default();
@@ -386,12 +388,12 @@ fn attach(file: &OwnedFd, name: &str, kind: Kind, options: &Options) -> io::Resu
     let mut request = device::request(name);
     request.ifr_ifru.ifru_flags =
         (kind.flag() | libc::IFF_NO_PI | libc::IFF_VNET_HDR | queues | napi) as libc::c_short;
-    // SAFETY: it takes a request of interfaces.
+    // SAFETY: the request takes the address of an `ifreq`.
     let answer = unsafe { ioctl(file, libc::TUNSETIFF, request)? };
     Ok(device::name(&answer))
 }
 
-/// Enables the virtio-net header, and as many of the offloads `wanted` as the kernel supports. Returns these
+/// Enables the virtio-net header, and as many of the offloads `wanted` as the kernel supports. Returns the enabled
 /// offloads.
 fn speak_vnet(file: &OwnedFd, wanted: Offloads) -> io::Result<Offloads> {
     // SAFETY: both take the address of an `int`.
@@ -437,7 +439,8 @@ fn set_offloads(file: &OwnedFd, offloads: Offloads) -> io::Result<()> {
         .map(drop)
 }
 
-/// Attaches a program to the device that distributes frames among the queues. The device keeps the program.
+/// Loads a program that distributes frames among the queues, and attaches it to the device. The program stays
+/// loaded while the device exists.
 fn steer(file: &OwnedFd, kind: Kind, count: u16) -> io::Result<()> {
     let start = match kind {
         Kind::Tun => Start::Packet,
@@ -448,8 +451,8 @@ fn steer(file: &OwnedFd, kind: Kind, count: u16) -> io::Result<()> {
     unsafe { ioctl(file, libc::TUNSETSTEERINGEBPF, program.as_raw_fd()) }.map(drop)
 }
 
-/// Sets the MTU if one is given, and returns the current MTU. Also makes the queue longer for bursts: a full queue
-/// drops packets, and no sender waits for a device.
+/// Sets the MTU if `wanted` is given, and returns the current MTU in bytes. Also lengthens the transmit queue for
+/// bursts: a full queue drops packets, because senders do not wait for a TUN or TAP device.
 fn settle_mtu(name: &str, wanted: Option<u32>) -> io::Result<usize> {
     let device = Device::new(name)?;
     let full = "the queue length stays as it is";
@@ -463,7 +466,7 @@ fn settle_mtu(name: &str, wanted: Option<u32>) -> io::Result<usize> {
     mtu(name)
 }
 
-/// Reads the MTU. No privileges are needed.
+/// Reads the MTU of the device, in bytes. No privileges are needed.
 fn mtu(name: &str) -> io::Result<usize> {
     let said = |error| sentence(&format!("{name}: cannot read its MTU"), &error, "the device may be gone");
     Device::new(name)?.mtu().map_err(said)
@@ -482,7 +485,8 @@ fn write_parts(file: &OwnedFd, parts: [&[u8]; 3]) -> io::Result<()> {
     if len < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Number of packets that a device queues until they are read: short packets of a few milliseconds.
+/// Limit on packets that a device queues until the port reads them. The queue holds the short packets of a few
+/// milliseconds.
 const QUEUE_COUNT: i32 = 8_192;
 /// Largest number of frames that one call of `receive` reads.
 const BATCH_COUNT: usize = 64;
@@ -490,5 +494,5 @@ const BATCH_COUNT: usize = 64;
 const SET_CARRIER: libc::Ioctl = 0x4004_54E2;
 /// Device file of TUN and TAP devices.
 const DEVICE: &str = "/dev/net/tun";
-/// Index of the number of packets dropped on transmit, among the numbers after a device's name.
+/// Index of the transmit drops among the numbers after a device's name in `/proc/net/dev`.
 const SENT_DROPS: usize = 11;

@@ -56,7 +56,7 @@ impl VnetHeader {
         [self.flags, self.kind, h0, h1, s0, s1, c0, c1, o0, o1, 0, 0]
     }
 
-    /// Returns the header that leaves the work `to_do` to the kernel.
+    /// Returns the header that requests the offloads `to_do` from the kernel.
     #[inline]
     pub fn of(to_do: TxOffload) -> VnetHeader {
         let mut header = VnetHeader::default();
@@ -71,9 +71,9 @@ impl VnetHeader {
         header
     }
 
-    /// Returns the header of a frame of `len` bytes that must be contiguous in kernel memory. A link without
-    /// scatter-gather would otherwise copy the frame. Applies to single packets, up to a length for which
-    /// contiguous memory is easily available.
+    /// Returns this header with a request for contiguous kernel memory for a frame of `len` bytes. A link without
+    /// scatter-gather would otherwise copy the frame. The header of a GSO packet, or of a frame longer than
+    /// [`ONE_FRAGMENT_LEN_MAX`], is returned unchanged.
     #[inline]
     pub fn unfragmented(self, len: usize) -> VnetHeader {
         match u16::try_from(len) {
@@ -84,34 +84,36 @@ impl VnetHeader {
         }
     }
 
-    /// Returns the header of a frame that became longer by `len` bytes, before the bytes that the checksum covers.
+    /// Returns this header, adapted to `len` bytes that were inserted in front of the bytes that the checksum
+    /// covers.
     pub fn moved_by(self, len: u16) -> VnetHeader {
         VnetHeader { sum_at: self.sum_at.saturating_add(len), ..self }
     }
 
-    /// Returns the header of a frame that became shorter by `len` bytes, before the bytes that the checksum covers.
+    /// Returns this header, adapted to `len` bytes that were removed in front of the bytes that the checksum
+    /// covers.
     pub fn moved_back_by(self, len: u16) -> VnetHeader {
         VnetHeader { sum_at: self.sum_at.saturating_sub(len), ..self }
     }
 
-    /// Whether no offload work is left, so that the frame can be a fragment.
+    /// Whether the header requests no offload. Only then can the frame be a fragment.
     #[inline]
     pub fn leaves_nothing(self) -> bool {
         self.flags & NEEDS_CHECKSUM == 0 && self.kind & !CWR == 0
     }
 
-    /// Whether work was left to a NIC.
+    /// Whether the sender left a checksum or segmentation to the NIC.
     fn is_offloaded(self) -> bool {
         self.flags & NEEDS_CHECKSUM != 0 || self.kind & !CWR != 0
     }
 
-    /// Returns the state of the transport checksum, if no offload work is left.
+    /// Returns the state of the transport checksum. The header must request no offload.
     #[inline]
     pub fn checksum(self) -> Checksum {
         if self.flags & CHECKSUM_IS_VALID != 0 { Checksum::Verified } else { Checksum::Unverified }
     }
 
-    /// Appends the frame of this header to `frames`. For a GSO packet inside a tunnel, appends its segments
+    /// Appends the frame of this header to `frames`. A GSO packet inside a tunnel is appended as separate segments
     /// instead. Returns the number of frames for which the pool had no buffer.
     #[inline]
     pub fn read_into(self, buffer: Buffer, laid: Split, pool: &mut Pool, frames: &mut Vec<Frame>) -> usize {
@@ -141,11 +143,12 @@ impl VnetHeader {
     /// Parses the frame of this header.
     ///
     /// A partial checksum of a TCP or UDP packet stays partial until the packet is sent. All other partial
-    /// checksums are completed here: that of SCTP, and those inside a tunnel.
+    /// checksums are completed here, such as those of SCTP and those inside a tunnel.
     #[inline]
     pub fn read_frame(self, buffer: Buffer, laid: Split) -> Frame {
         match Frame::read(buffer, laid.at, laid.len, laid.medium, laid.ingress) {
-            // Hosts leave lengths to their cards; no card leaves them to the wire (RFC 1812 section 5.2.2).
+            // A host may leave the IP length to its NIC, but a packet from a wire must have a length (RFC 1812
+            // section 5.2.2).
             Frame::Ip(packet) if packet.ip().length_missing && !self.is_offloaded() => {
                 Frame::Other(packet.into_opaque_frame(), ParseError::BadTotalLen)
             }
@@ -178,8 +181,8 @@ impl VnetHeader {
         sum_at == upper_at && sum_at + usize::from(self.field_at) == packet.link().len() + field_at
     }
 
-    /// Returns the GSO properties of the packet; `None` for a packet no longer than one segment. Also `None` if the
-    /// segments are nested deeper than one tunnel. Such a packet is fragmented or dropped.
+    /// Returns the GSO properties of the packet; `None` for a packet of one segment. Also `None` for a GSO packet
+    /// inside two or more tunnels, which is later fragmented or dropped.
     fn gso(self, packet: &Packet) -> Option<Gso> {
         let is_of_kind = match self.kind & !CWR {
             TCP4 | TCP6 => packet.is_tcp(),
@@ -187,7 +190,7 @@ impl VnetHeader {
             _ => return None,
         };
         let has_many = self.segment_len > 0 && packet.gso_len() > usize::from(self.segment_len);
-        // How identifications went is unknown; the kernel's own segments count up.
+        // The IP IDs of the original segments are unknown. The kernel's own segmentation increments IP IDs.
         let gso = Gso { segment_len: self.segment_len, ids: Identifications::Rise, maker: Maker::Sender };
         (is_of_kind && has_many).then_some(gso)
     }
@@ -289,7 +292,7 @@ fn kind(kind: GsoKind) -> u8 {
     }
 }
 
-/// Length of the header in bytes, with its field for the number of buffers, which is always 0.
+/// Length of the header in bytes, including the field for the number of buffers. Ports always set this field to 0.
 pub(crate) const LEN: usize = 12;
 /// Flags and GSO types (virtio 1.2, section 5.1.6; linux/virtio_net.h).
 const NEEDS_CHECKSUM: u8 = 1;
@@ -299,11 +302,11 @@ const TCP6: u8 = 4;
 const UDP: u8 = 5;
 /// Flag of a GSO type: the first segment carries CWR.
 const CWR: u8 = 0x80;
-/// Longest frame for which contiguous memory is requested, in bytes: 16 KiB less the kernel's overhead.
+/// Longest frame for which contiguous memory is requested, in bytes: 16 KiB less 1 KiB for the kernel's overhead.
 const ONE_FRAGMENT_LEN_MAX: u16 = 15 << 10;
-/// Largest number of segments in one GSO packet inside a tunnel. The kernel's longest packet has 65,535 bytes. Its
-/// shortest segments have 36 bytes: 48 (net.ipv4.tcp_min_snd_mss) less 12 of time stamps. That makes 1,821
-/// segments.
+/// Largest number of segments in one GSO packet inside a tunnel. The kernel's longest packet has 65,535 bytes. The
+/// shortest payload of a segment is 36 bytes: 48 (net.ipv4.tcp_min_snd_mss) less 12 for timestamps. So a packet has
+/// at most 1,821 segments.
 const INNER_COUNT_MAX: usize = 2_048;
 /// Protocol number of SCTP (IANA), and the offset of the checksum in its header in bytes (RFC 9260 section 3.1).
 const SCTP: u8 = 132;
@@ -373,7 +376,7 @@ mod tests {
         assert_eq!(ip(said, &tcp(100)).gso, None);
         let unlike = [VnetHeader { segment_len: 0, ..said }, VnetHeader { kind: UDP, ..said }];
         assert!(unlike.into_iter().all(|unlike| ip(unlike, &tcp(250)).gso.is_none()));
-        // The sender's fragmentation offload of old: one datagram.
+        // Type 3 is the former UDP fragmentation offload: one datagram.
         assert_eq!(ip(VnetHeader { kind: 3, ..said }, &tcp(250)).gso, None);
     }
 
@@ -457,7 +460,7 @@ mod tests {
 
     #[test]
     fn a_checksum_in_a_tunnel_is_completed_here() {
-        // Protocol 47 with four bytes of its own, then a UDP header whose sum is half filled.
+        // A GRE header of four bytes (protocol 47), then a UDP header with a partial checksum.
         let inner = [0x12, 0x34, 0, 53, 0, 9, 0x77, 0x01, 0xAB];
         let frame = ipv4(47, &[&[0, 0, 8, 0][..], &inner].concat());
         let said = VnetHeader { flags: 1, kind: UDP, segment_len: 4, sum_at: 38, field_at: 6, header_len: 0 };
@@ -479,7 +482,7 @@ mod tests {
         let Frame::Other(raw, _) = read(said, &frame) else { panic!("MPLS is no IP") };
         assert_eq!(raw.frame()[..20], frame[..20]);
         assert_eq!(raw.frame()[20..], (!0x0909u16).to_be_bytes());
-        // A header that points outside changes nothing.
+        // A checksum offset outside the frame changes nothing.
         let outside = VnetHeader { sum_at: 500, ..said };
         let Frame::Other(raw, _) = read(outside, &frame) else { panic!("MPLS is no IP") };
         assert_eq!(raw.frame(), frame);

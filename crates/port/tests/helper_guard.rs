@@ -1,4 +1,4 @@
-//! A route through a device of the program -> proofs that the route is gone with the device.
+//! A route with a guard device as its second next hop -> proofs that the route is removed with the device.
 
 #[path = "../../linux/tests/system_pair/mod.rs"]
 mod system_pair;

@@ -1,4 +1,4 @@
-//! A port that one process opened and another one uses: the packets that waited in it are still there.
+//! A port that one process opened and another process adopts -> proofs that queued packets are not lost.
 
 mod port_support;
 
@@ -42,7 +42,7 @@ fn a_device_lives_as_long_as_its_new_owner() {
         assert_eq!((tap.address(), tap.offloads()), (&address[..], offloads));
         ip("link set t0 mtu 1500");
         drop(tap);
-        // A child that another test is just starting has it too, until it becomes another program.
+        // A child process of another test also has the descriptor, until it executes its program.
         let is_gone = (0..200).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
             open("packet:t0", &Options::default()).is_err()
@@ -64,7 +64,7 @@ fn a_failed_handover_gives_an_error() {
     assert!(descriptors::receive(&other, 16).is_err(), "a message that is cut is none");
     let why = adopt("xdp:lo", vec![one], Offloads::default()).err().expect("its memory is one process's own");
     assert!(why.to_string().contains("open it again"), "{why}");
-    // A program that another test starts has it too, until it runs.
+    // A child process of another test also has the socket, until it executes its program.
     let until = Instant::now() + TIMEOUT;
     while let Err(why) = descriptors::receive(&other, 16).map(|came| assert!(came.is_none())) {
         assert!(why.kind() == io::ErrorKind::WouldBlock && Instant::now() < until, "{why}");
@@ -89,7 +89,7 @@ fn hand_over(port: Box<dyn Port>) -> Box<dyn Port> {
     adopt(str::from_utf8(&address).expect("it is text"), vec![descriptor], offloads).expect("it is there")
 }
 
-/// The next packets of ours are these.
+/// Checks that the next packets of the test are the expected ones.
 fn takes(port: &mut dyn Port, expected: &[Vec<u8>]) {
     let mut came = Vec::new();
     let until = Instant::now() + TIMEOUT;
@@ -101,7 +101,7 @@ fn takes(port: &mut dyn Port, expected: &[Vec<u8>]) {
     assert_eq!(came, expected);
 }
 
-/// Sends until something comes: an interface that is just up takes frames for a moment and drops them.
+/// Sends until a frame arrives: an interface that has just come up drops frames for a moment.
 fn settle(one: &mut dyn Port, other: &mut dyn Port) {
     let until = Instant::now() + TIMEOUT;
     while ours(other).is_empty() {
@@ -111,7 +111,7 @@ fn settle(one: &mut dyn Port, other: &mut dyn Port) {
     }
 }
 
-/// Packets of ours that are there.
+/// Returns the packets of the test that have arrived.
 fn ours(port: &mut dyn Port) -> Vec<Vec<u8>> {
     let (mut pool, mut frames) = (Pool::new(4 << 20), Vec::new());
     port.receive(Ingress(0), &mut pool, &mut frames).expect("it is up");
@@ -132,6 +132,6 @@ fn frame(number: u8) -> Vec<u8> {
     testkit::ip(4).id(number.into()).payload([number; 40]).ethernet().bytes()
 }
 
-/// The number of a frame that only asks whether frames come.
+/// Number of a frame that only tests whether frames arrive.
 const KNOCK: u8 = 77;
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -41,7 +41,7 @@ fn without_flow_offload_the_port_works_and_gives_the_reason() {
             PacketSocket::open("pa", &Options { may_offload, ..Options::default() }).expect("it is there")
         };
         assert_eq!(open(true).why_no_offload(), None);
-        // Rights belong to a thread.
+        // Capabilities belong to a thread.
         let few = CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW;
         let few = CapabilitySets { effective: few, permitted: few, inheritable: CapabilitySet::empty() };
         set_capabilities(None, few).expect("a thread may give up rights");
@@ -80,7 +80,8 @@ fn a_vlan_tag_is_put_back_in_front() {
     });
 }
 
-// The kernel's own bridge passes them. It keeps the outer tag apart from the frame, and allows one more in it.
+// The kernel's bridge also passes such packets. It stores the outer tag outside the frame, and allows one tag in
+// it.
 #[test]
 fn a_packet_as_long_as_the_mtu_passes_behind_two_tags_and_behind_one_of_802_1ad() {
     Namespace::new().run(|| {
@@ -112,7 +113,7 @@ fn a_packet_as_long_as_the_mtu_passes_behind_two_tags_and_behind_one_of_802_1ad(
     });
 }
 
-/// A TCP or UDP packet behind these tags, with correct checksums.
+/// Returns the frame of a packet of `len` bytes after these tags, with correct checksums.
 fn tagged(tags: &[[u8; 4]], version: u8, protocol: u8, len: u16) -> Vec<u8> {
     let packet = if protocol == 6 { tcp(version) } else { udp(version) }.ports(9, 9).ethernet();
     let len = usize::from(len) - packet.ip_len();
@@ -225,7 +226,7 @@ fn frames_not_read_in_time_are_counted() {
 #[test]
 fn a_frame_without_memory_is_lost_and_counted() {
     pair(1_500, |one, other| {
-        // No memory at all, and memory for two short frames and the bytes behind one.
+        // First no memory at all, then memory for two short frames and one overflow buffer.
         for (limit, lost) in [(0, 5), (70_000, 0)] {
             let mut pool = Pool::new(limit);
             let mut frames = Vec::new();
@@ -332,8 +333,8 @@ fn kernel_segmentation_on_a_packet_socket_is_valid() {
     }
 }
 
-/// Sends `len` bytes of TCP between two hosts over a forwarder between two packet sockets. Returns its counts, its
-/// CPU time and the duration.
+/// Sends `len` bytes of TCP between two hosts over a forwarder between two packet sockets. Returns the forwarder's
+/// counts, its CPU time and the duration of the transfer.
 fn cross(mtu: usize, features: &[&str], len: usize) -> (Told, Duration, Duration) {
     let [middle, left, right] = [0, 1, 2].map(|_| Namespace::new());
     for (number, host) in [(1, &left), (2, &right)] {
@@ -381,7 +382,7 @@ fn pair(mtu: usize, within: impl FnOnce(&mut dyn Port, &mut dyn Port) + Send) {
     });
 }
 
-/// Makes the kernel report to this thread that it lacks memory for more than one frame at once.
+/// Makes the kernel report to this thread that it has no memory for more than one frame per call.
 fn refuse_batches() {
     let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
     let load = |at| step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, at);

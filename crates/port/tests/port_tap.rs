@@ -185,7 +185,7 @@ fn a_frame_is_sent_in_two_parts() {
             }
             _ => None,
         });
-        // Back to its sender; without a checksum, which IPv4 allows.
+        // Returns the packet to its sender, without a UDP checksum, which IPv4 allows.
         let mut header = sent[..28].to_vec();
         header[12..20].rotate_left(4);
         header[26..28].fill(0);

@@ -114,7 +114,7 @@ fn vlan_frames_pass_unchanged_in_both_directions() {
 #[test]
 fn a_frame_in_several_chunks_arrives_whole() {
     pair(65_535, |xdp, packet| {
-        // Lengths around a chunk's capacity, 3,840 bytes received and 4,096 sent; and the longest.
+        // Lengths around the capacity of a chunk (3,840 bytes received, 4,096 sent), and the longest frame.
         for len in [60, 3_840, 3_841, 4_096, 4_097, 7_680, 8_192, 8_193, 9_014, 61_441, 65_549] {
             let mut frame = ours(len);
             let noise = port_support::noise(len);
@@ -145,7 +145,7 @@ fn a_frame_above_the_mtu_is_refused_by_name_until_the_mtu_is_raised() {
         assert_eq!(SendError::of(&error), Some(SendError::TooLong), "{error}");
         assert!(error.to_string().contains("xdp:pa: cannot send"), "{error}");
         assert_eq!((drain_at_least(packet, 2), xdp.unsent()), (2, 0));
-        // More than the chunks hold.
+        // A frame longer than all chunks together.
         let endless = vec![0x45; 20 << 20];
         let error = xdp.transmit(&[plain(&endless)]).expect_err("it is too long");
         assert_eq!(SendError::of(&error), Some(SendError::TooLong), "{error}");
@@ -171,7 +171,7 @@ fn a_frame_the_peer_does_not_take_is_counted() {
         assert_eq!(xdp.transmit(&wires).expect("it is up"), 3_000);
         assert_eq!(xdp.unsent(), 3_102);
         port_support::ip("link set pb up");
-        // A packet socket reports once that its interface was down.
+        // A packet socket reports once that the interface was down.
         packet.receive(Ingress(0), &mut Pool::new(0), &mut Vec::new()).expect_err("it was down");
         settle(xdp, packet);
     });
@@ -263,7 +263,7 @@ fn a_frame_without_memory_is_lost_and_counted() {
 #[test]
 fn frames_are_accepted_while_they_can_be_sent() {
     pair(1_500, |xdp, packet| {
-        // More than there are chunks, in one call; no buffer of the pool stays in use.
+        // One call sends more frames than there are chunks. No buffer of the pool stays in use.
         let frame = ours(1_514);
         let wires = vec![plain(&frame); 5_000];
         let mut sent_count = 0;
@@ -298,7 +298,7 @@ fn it_can_be_opened_again_at_once() {
 #[test]
 fn full_interception_is_promiscuous_and_starves_the_kernel() {
     let [mut near, far] = system_pair::pair();
-    // Promiscuous mode that is requested without the visible flag is counted (IFLA_PROMISCUITY).
+    // The kernel counts requests for promiscuous mode that do not set the visible flag (IFLA_PROMISCUITY).
     let is_promiscuous = |host: &system_pair::Host| {
         let output = host.namespace.enter(|| Command::new("ip").args(["-d", "link", "show", "wire"]).output());
         let shown = output.expect("it is installed").stdout;
@@ -337,7 +337,7 @@ fn a_failed_open_gives_a_remedy() {
     });
 }
 
-/// Two hosts whose interfaces lead to a third namespace, to `port1` and `port2` there.
+/// Two hosts, connected by veth pairs to the interfaces `port1` and `port2` of a third namespace.
 struct Net {
     middle: Namespace,
     left: Namespace,
@@ -345,7 +345,7 @@ struct Net {
 }
 
 impl Net {
-    /// The hosts leave partial checksums if `tx` is "on".
+    /// Makes the network. The hosts send partial checksums if `tx` is "on".
     fn new(mtu: usize, tx: &str) -> Net {
         let [middle, left, right] = [0, 1, 2].map(|_| Namespace::new());
         for (number, host) in [(1, &left), (2, &right)] {
@@ -367,8 +367,8 @@ impl Net {
         Net { middle, left, right }
     }
 
-    /// Runs `within` while a forwarder connects two AF_XDP ports. Returns its result, the counts of both
-    /// directions, and its duration.
+    /// Runs `within` while a forwarder connects two AF_XDP ports. Returns the result of `within`, the counts of
+    /// both directions, and the forwarder's CPU time.
     fn forwarding<T>(&self, within: impl FnOnce(&Namespace, &Namespace) -> T) -> (T, [Told; 2], Duration) {
         let [mut one, mut other] = self.middle.run(|| {
             [1, 2]
@@ -390,7 +390,7 @@ impl Net {
     }
 }
 
-/// Sends 4 MiB of TCP over a forwarder and returns its counts.
+/// Sends 4 MiB of TCP over a forwarder, and returns the forwarder's counts.
 fn cross(mtu: usize, tx: &str) -> Told {
     let net = Net::new(mtu, tx);
     let ((), [there, back], spent) = net.forwarding(|left, right| {
@@ -420,7 +420,7 @@ fn pair(mtu: usize, within: impl FnOnce(&mut dyn Port, &mut dyn Port) + Send) {
     });
 }
 
-/// Whether this frame arrives, and no other.
+/// Whether the next frame that arrives is this frame.
 fn comes(port: &mut dyn Port, frame: &[u8]) -> bool {
     let mut pool = Pool::new(4 << 20);
     let is_it =
@@ -430,7 +430,7 @@ fn comes(port: &mut dyn Port, frame: &[u8]) -> bool {
     is_it
 }
 
-/// The numbers of received and of missed frames, once their sum is `count`.
+/// Receives until the sum of received and missed frames is `count`, and returns both numbers.
 fn drain_all(port: &mut dyn Port, count: u64) -> (u64, u64) {
     let (began, mut taken) = (Instant::now(), 0);
     loop {

@@ -1,4 +1,4 @@
-//! Waiting frames -> a forwarder's cost for each frame: AF_XDP beside a packet socket.
+//! Waiting frames -> a forwarder's cost per frame, with AF_XDP and with packet sockets.
 
 mod port_support;
 
@@ -34,8 +34,8 @@ struct Told {
     allocation_count: u64,
 }
 
-/// Some hundred frames arrive at one port. A forwarder moves them to another, behind which the kernel drops them.
-/// This repeats; the first rounds are not counted.
+/// Sends [`ROUND_LEN`] frames per round to one port. A forwarder moves the frames to another port, and the kernel
+/// drops them at its far end. The first rounds are not counted.
 fn rounds(kind: &str, len: usize) -> Told {
     let (mut source, mut one, mut other, _sink) = Namespace::new().run(|| {
         for (near, far) in [("port1", "host1"), ("port2", "host2")] {
@@ -75,7 +75,7 @@ fn rounds(kind: &str, len: usize) -> Told {
     told
 }
 
-/// Forwards the waiting frames. Returns their number.
+/// Forwards the waiting frames, and returns their number.
 fn forward(one: &mut dyn Port, other: &mut dyn Port, pool: &mut Pool, frames: &mut Vec<Frame>) -> u64 {
     let mut count = 0;
     loop {
@@ -133,9 +133,10 @@ thread_local! {
     static ALLOCATION_COUNT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Frames of a round: a port's chunks hold them, three each for the longest.
+/// Number of frames of a round. A port's chunks can hold them all, with three chunks for each of the longest
+/// frames.
 const ROUND_LEN: u64 = 600;
-/// Rounds that are not counted, and those that are.
+/// Number of rounds that are not counted, and number of rounds that are counted.
 const WARM_UP_COUNT: u64 = 10;
 const ROUND_COUNT: u64 = 50;
 const ROUNDS_LEN: u128 = (ROUND_LEN * ROUND_COUNT) as u128;

@@ -1,6 +1,7 @@
 //! A process without privileges -> proof that it can be root of its own namespaces.
 //!
-//! The child is a fork with one thread. A test's thread would not do, nor a program that another user may not read.
+//! Each test runs in a forked child with one thread, because only a process with one thread can create a user
+//! namespace. Another user might not be allowed to read a separate test program.
 
 #[path = "../../linux/tests/system_pair/mod.rs"]
 mod system_pair;
@@ -74,7 +75,7 @@ fn becoming_root_fails_with_several_threads() {
     assert_eq!(said, "cannot create a user namespace: Invalid argument; call it before a second thread starts");
 }
 
-/// The result of `f` in a child process without privileges, or its error.
+/// Returns the text that `f` returns in a child process without privileges, or the text of its error.
 fn in_a_child_without_rights(f: impl FnOnce() -> io::Result<String>) -> String {
     let (reader, writer): (OwnedFd, OwnedFd) = rustix::pipe::pipe().expect("descriptors are free");
     // SAFETY: the C library readies its allocator for a child, and the child prints nothing.
@@ -109,7 +110,7 @@ fn become_nobody() -> io::Result<()> {
     if !done {
         return Err(io::Error::last_os_error());
     }
-    // A program that such a user starts may write its own maps; one that changed its user may not.
+    // A process that changed its user is not allowed to write its user and group maps, unless it is dumpable.
     Ok(set_dumpable_behavior(DumpableBehavior::Dumpable)?)
 }
 

@@ -1,5 +1,5 @@
-//! Packets for a host -> proofs which of them a helper gets, and that packets written by the helper come in or
-//! leave.
+//! Packets of a host -> proofs that only the right ones are redirected to a helper device. Packets that are written
+//! to the helper must be received or sent by the interface.
 
 #[path = "../../linux/tests/system_pair/mod.rs"]
 mod system_pair;
@@ -24,7 +24,7 @@ fn fragments_for_the_host_pass_through_the_helper() {
         let sender = near.namespace.enter(|| UdpSocket::bind((from, 0))).expect("it has the address");
         let receiver = far.namespace.enter(|| bound_to_wire(to));
         let target = receiver.local_addr().expect("it has one");
-        // The kernel receives a short one.
+        // The kernel receives a short packet.
         sender.send_to(b"short", target).expect("there is a way");
         assert_eq!(receiver.recv(&mut [0; 16]).expect("it comes"), 5);
         assert!(helper.frames().is_empty(), "{to}: nothing but fragments is taken");
@@ -85,7 +85,7 @@ fn long_packets_leave_through_the_helper() {
     sender.send_to(&[3; 60_000], target).expect("there is a way");
     let taken = becomes(|| helper.frames().pop());
     assert_eq!(taken.len(), 14 + 28 + 60_000);
-    // A short one with the same addresses replaces it.
+    // A short packet with the same addresses replaces the long one.
     let mut short = taken[..14 + 28 + 6].to_vec();
     set_lens(&mut short);
     helper.write(&short);
@@ -124,7 +124,7 @@ fn a_gso_packet_is_measured_by_segment_length() {
     }
 }
 
-/// A helper of an interface `wire`.
+/// A helper device of the interface `wire`, and its redirect.
 struct Helper {
     tap: Tap,
     pool: Pool,
@@ -180,7 +180,7 @@ impl Helper {
     }
 }
 
-/// The whole datagram of these fragments.
+/// Returns the frame of the complete datagram of these fragments.
 fn joined(fragments: &[Vec<u8>]) -> Vec<u8> {
     let mut whole = Vec::new();
     for fragment in fragments {

@@ -1,7 +1,8 @@
 //! Host number -> addresses, and back.
 //!
 //! Each host is in a network of its own, like hosts across the Internet. An IPv6 header has no checksum. An IPv6
-//! address therefore contains the host number twice, so that flipped bits give an address of no host.
+//! address therefore contains the host number and a hash of the number. An address with flipped bits belongs to no
+//! host.
 
 use crate::rng::mix;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -33,7 +34,7 @@ pub fn host_v6(address: &[u8]) -> Option<u16> {
     (v6(host) == address).then_some(host)
 }
 
-/// The addresses of a node that transmits only ICMP errors.
+/// The IPv4 and IPv6 source addresses of ICMP errors from a router or gateway.
 pub fn answering(node: u16) -> [IpAddr; 2] {
     let [high, low] = node.to_be_bytes();
     [

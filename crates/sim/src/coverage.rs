@@ -53,7 +53,7 @@ impl Receiving {
     }
 }
 
-/// A fault of the network, not caused by its nodes.
+/// A fault that the simulator adds: to a link, to the memory of a gateway, or to the packets of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// Independent frame losses.

@@ -237,7 +237,8 @@ impl Direction {
         let is_gateway = self.is_gateway();
         let (mut places, pool) = engine.places(self.at);
         for frame in frames.iter().map(Departure::frame) {
-            // The order of whole packets is checked, so atomic fragments are not split.
+            // Law 5 also applies to atomic fragments. Its check needs their complete packets, so they are not
+            // split.
             let places = places.as_mut().filter(|_| is_gateway && !is_atomic(frame));
             let split_count = batch.split.len();
             if !batch.receive(frame, LinkType::Ip, Ingress(port as u32), places, pool) {
@@ -368,8 +369,8 @@ impl Direction {
         self.check_marks(net);
     }
 
-    /// Checks the length of packets that only the fragment merger can have built. Merged fragments must fit the MTU
-    /// for which the fragments were merged.
+    /// Checks the length of a packet that the fragment merger has built. If its parts fit the MTU, it must fit the
+    /// MTU, too.
     fn check_joined(&self, side: &Side, net: &mut Net, packet: &Packet) {
         let aggregation = &side.aggregation;
         let is_of_joiner = aggregation.merger.is_some() && aggregation.reassembler.is_none() && !self.is_replaced;
@@ -540,8 +541,8 @@ impl Direction {
         [ledger.retired(Reason::TooBig).packets, said.iter().map(|event| ledger.event(*event).packets).sum()]
     }
 
-    /// Checks that at least `must_refuse` of the batch's `count` packets were rejected. More packets may have been
-    /// rejected or have caused ICMP errors.
+    /// Checks that the batch's `must_refuse` packets were rejected, with as many ICMP errors. If the batch of
+    /// `count` packets contains others, these might have been rejected too.
     fn check_refused(&self, engine: &Engine, net: &mut Net, before: [u64; 2], [must_refuse, count]: [u64; 2]) {
         net.looked(Law::Refusal);
         let after = self.refusals(engine);
@@ -604,7 +605,8 @@ fn places_of(net: &Net, packet: &Packet, mut see: impl FnMut(usize, u64, u64)) {
     }
 }
 
-/// Whether the packet's addresses are the hosts of the flow. Packets with damaged addresses are of no flow.
+/// Whether the packet's addresses are those of the flow's hosts. A packet with a damaged address belongs to no
+/// flow.
 fn is_of(flow: &Flow, end: usize, packet: &Packet) -> bool {
     let ends = crate::wire::read(packet.bytes()).map(|seen| [seen.from, seen.to]);
     ends == Some(flow.hosts_of(end).map(Some))

@@ -81,13 +81,14 @@ pub enum Kind {
 /// A rule for payload lengths, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sizes {
-    /// The maximum length.
+    /// Always the longest payload that fits.
     Full,
     /// Always this length.
     Fixed(u32),
     /// Random lengths in this range, inclusive.
     Between(u32, u32),
-    /// Mostly this first length; one in this many has the maximum length.
+    /// `Mixed(short, often)`: random lengths from 1 to `short`, but one in `often` lengths is random from 1 to
+    /// 65,535.
     Mixed(u32, u64),
 }
 
@@ -104,7 +105,7 @@ impl Sizes {
         len.clamp(1, most.max(1))
     }
 
-    /// The mean length if no maximum applies.
+    /// The mean length in bytes, if no maximum applies.
     pub fn mean_len(self) -> u64 {
         match self {
             Sizes::Full => 65_535,

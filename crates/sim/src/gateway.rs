@@ -1,6 +1,7 @@
 //! Frames received on one side -> packets of the other side's sizes.
 //!
-//! The engine is driven like in a live worker. The checks of laws are left to `direction.rs`.
+//! The methods of the engine are called in the same order as by a worker. The checks of laws are left to
+//! `direction.rs`.
 
 use crate::address;
 use crate::direction::{Direction, Directions};
@@ -56,8 +57,8 @@ impl Gateway {
 
     /// Processes frames received on `port` at the same time. Port 0 is the wide side.
     pub fn take(&mut self, net: &mut Net, port: usize, frames: &[Departure]) {
-        // Where gateways face each other, hosts are behind their wide ends. Packets from the link between them were
-        // already counted.
+        // If there are several gateways, all hosts are on the wide sides. The first gateway on the path has already
+        // counted a packet that arrives from the narrow side.
         if port == 0 || self.is_only {
             let of = |number: usize| net.flows.get(number).is_some_and(|flow| flow.plan.kind == FlowKind::Tcp);
             let connections =
@@ -154,7 +155,7 @@ pub fn settings(
     GatewaySettings {
         sides: sides.into(),
         border: is_border.then(|| Border::usual(wide_mtu, narrow_mtu)),
-        // With little memory it remembers fewer flows.
+        // A gateway with little memory tracks fewer flows.
         flow_count: FLOW_COUNT.min(config.limit / FLOW_CHARGE),
     }
 }

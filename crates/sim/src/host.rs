@@ -70,7 +70,7 @@ impl Host {
         }
     }
 
-    /// Number of packets that were dropped at this host.
+    /// Number of packets that were dropped at this host, or still wait for missing fragments.
     pub fn ended_count(&self) -> u64 {
         self.bad_sum_count + self.stray_count + self.excused_count + self.open.given_up + self.open.waiting()
     }
@@ -112,8 +112,8 @@ impl Host {
             let head_len = if is_v6 { V6_LEN } else { V4_LEN };
             let most = if self.dont_fragment { path_len } else { LEN_MAX } - head_len - UDP_LEN;
             let len = flow.plan.sizes.draw(&mut flow.dice, most as u32) as usize + UDP_LEN;
-            // Some hosts that were once told of a small MTU send one fragment where a whole packet would do
-            // (RFC 6946 section 1).
+            // After an ICMP error with a small MTU, some hosts send atomic fragments instead of unfragmented
+            // packets (RFC 6946 section 1).
             let may_be_atomic = is_v6 && flow.dice.one_in(ATOMIC_ONE_IN);
             let head = self.head(flow, UDP);
             // On an IPv4 path a router fragments for the host. On an IPv6 path the host fragments to the MTU it was
@@ -131,7 +131,7 @@ impl Host {
     }
 
     fn send_whole(&mut self, net: &mut Net, number: usize, message: u64, head: Head, len: usize) {
-        // Taken out while it is read, so that the net is free for writing.
+        // The flows are taken out of `net` while they are read, so that `net` can be changed.
         let flows = std::mem::take(&mut net.flows);
         let flow = &flows[number];
         net.put(self.wire, head.header_len() + len, |room| {
@@ -268,7 +268,8 @@ impl Host {
         if seen.fragment.is_none() {
             return self.take_upper(net, &seen, payload);
         }
-        // Taken out while it is read, so that the rest of the host is free for writing.
+        // The open datagrams are taken out of the host while they are read, so that the rest of the host can be
+        // changed.
         let mut open = std::mem::take(&mut self.open);
         open.push(net.now, &seen, payload, |upper| self.take_upper(net, &seen, upper));
         self.open = open;

@@ -11,7 +11,7 @@ pub enum InjectedBug {
     LosesUnseen,
     /// Packets exceed the link's MTU.
     ExceedsMtu,
-    /// Packets are transmitted after the packet behind them.
+    /// Packets are transmitted after the packet that followed them.
     Reorders,
     /// Buffers are not returned to the pool.
     ForgetsBuffer,

@@ -49,7 +49,7 @@ pub struct Broken {
     pub event: u64,
     /// Simulated time of the violation.
     pub at: Time,
-    /// A sentence with the place and the violation.
+    /// A sentence that says where and how the law was violated.
     pub what: String,
 }
 

@@ -1,8 +1,8 @@
 //! Hardware figures from papers -> timing models of that hardware.
 //!
-//! The models show how a gateway behaves with hardware that we do not have. All models have the same interface.
-//! Callers push input with its time, and then ask for due output. Each figure from a paper is one constant with the
-//! paper's id.
+//! The models show how reassembly and receive offload behave on NICs that the project does not have. The DMA engine
+//! is a model of its own, which the models of NICs use. Each figure from a paper is one constant with the paper's
+//! id.
 
 mod card;
 mod dma;

@@ -14,7 +14,7 @@ use crate::wire::{
 pub struct Malformed {
     dice: Rng,
     next: usize,
-    /// The next IP identification. No other sender uses the generator's range.
+    /// IP identification of the next packet. The first one is random.
     id: u32,
 }
 
@@ -44,7 +44,8 @@ impl Malformed {
         kinds[self.next % kinds.len()](self, net, &To { wire, head });
     }
 
-    /// Transmits a packet with `payload_len` payload bytes, after `spoil` has altered the packet.
+    /// Transmits a packet with `payload_len` payload bytes, after `spoil` has altered the packet. Omits packets
+    /// that exceed the wire's MTU.
     fn put(&mut self, net: &mut Net, to: &To, head: Head, payload_len: usize, spoil: impl FnOnce(&mut [u8])) {
         let split = self.dice.number();
         let len = head.header_len() + payload_len;
@@ -58,14 +59,15 @@ impl Malformed {
         });
     }
 
-    /// Transmits a fragment. All fragments of a datagram have equal bytes, so that repeats are exact duplicates.
+    /// Transmits a fragment. All payload bytes have the same value, so that repeated fragments are exact
+    /// duplicates.
     fn fragment(&mut self, net: &mut Net, to: &To, offset: usize, more: bool, len: usize, ecn: u8) {
         let head = Head { fragment: Some((offset, more)), ecn, ..to.head };
         let at = head.header_len();
         self.put(net, to, head, len, |frame| {
             frame[at..].fill(7);
             if offset == 0 && len >= 8 {
-                // Ports of no flow.
+                // Port 0 belongs to no flow.
                 frame[at..at + 4].fill(0);
             }
         });
@@ -209,7 +211,8 @@ fn neighbour(junk: &mut Malformed, net: &mut Net, to: &To) {
     junk.put(net, to, Head { fragment: Some((32, false)), ..first }, 16, |_| {});
 }
 
-/// Sends a first fragment whose extension headers extend beyond its end. The packet is longer than the narrow MTU.
+/// Sends a first fragment whose extension headers do not end within the fragment. The packet is longer than the
+/// narrow MTU.
 fn unending_headers(junk: &mut Malformed, net: &mut Net, to: &To) {
     let head = Head { protocol: DESTINATION, fragment: Some((0, true)), ..to.head };
     junk.put(net, to, head, 1_552, |frame| {

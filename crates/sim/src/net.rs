@@ -52,7 +52,7 @@ pub struct Net {
 pub struct HostRules {
     /// Whether the host's datagrams must not be fragmented.
     pub dont_fragment: bool,
-    /// Whether the host's network card fragments packets on transmission.
+    /// Whether a wide interface has fragmented packets of the host.
     pub has_cutting_card: bool,
     /// Whether the host sends malformed packets.
     pub is_hostile: bool,
@@ -143,7 +143,7 @@ impl Net {
         }
     }
 
-    /// Clears the planned arrival event of a wire, because its time has come.
+    /// Clears the planned arrival event of a wire if the event's time has come.
     pub fn arrived(&mut self, number: usize) {
         let wire = &mut self.wires[number];
         if wire.planned <= self.now {

@@ -13,7 +13,8 @@ pub struct Datagrams {
     /// Incomplete datagrams, oldest first.
     open: VecDeque<Datagram>,
     spare: Vec<Datagram>,
-    /// Number of dropped fragments: too many datagrams, time-out, or conflict with other fragments.
+    /// Number of fragments of discarded datagrams. The causes are too many datagrams, a time-out, or a conflict
+    /// between fragments.
     pub given_up: u64,
 }
 

@@ -4,7 +4,7 @@
 
 use crate::rng::{GOLDEN, mix};
 
-/// An endless pseudo-random byte sequence. Each key gives another sequence.
+/// An endless pseudo-random byte sequence. Different keys give different sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern(u64);
 

@@ -19,7 +19,7 @@ pub(crate) enum Question {
     Early,
 }
 
-/// The random number of packet `index` for this purpose.
+/// The random number of packet `index` for the purpose `question`.
 pub(crate) fn draw(seed: u64, question: Question, index: u64) -> u64 {
     mix(mix(seed ^ mix(question as u64)).wrapping_add(index.wrapping_mul(GOLDEN)))
 }
@@ -34,7 +34,7 @@ fn unit(number: u64) -> f64 {
     (number >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// A random number generator for choices made before a run.
+/// A sequential random number generator, for choices that do not belong to a packet number of a link.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
@@ -79,7 +79,8 @@ impl Rng {
     }
 }
 
-/// The numbers of the packets that a link shape drops, in ascending order.
+/// An iterator over the packets of a link, from the first packet on: whether `loss` or `burst` of the link's shape
+/// drops each.
 #[derive(Clone, Debug)]
 pub struct Losses {
     seed: u64,
@@ -90,7 +91,7 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// The losses from the first packet on.
+    /// The iterator for a link of this shape, before the first packet.
     pub fn new(shape: &LinkShape) -> Losses {
         Losses { seed: shape.seed, loss: shape.loss, burst: shape.burst, index: 0, is_in_burst: false }
     }

@@ -1,7 +1,7 @@
 //! Frames at any port -> frames toward their destinations.
 //!
-//! Routers put fragmentation and ICMP errors of real networks on the path. A router fragments, rejects or
-//! reassembles packets, according to its kind.
+//! Routers add the fragmentation and the ICMP errors of real networks to a simulated path. A router fragments,
+//! rejects or reassembles packets, according to its kind.
 
 use crate::address;
 use crate::direction::{Direction, Directions};
@@ -26,7 +26,7 @@ pub struct Router {
     routes: Vec<Option<u16>>,
     /// The wire of each port, for transmission.
     wires: Vec<usize>,
-    /// Ports with packets transmitted since the last check.
+    /// Ports to which packets were forwarded since the last call of [`idle`](Router::idle).
     touched: Vec<usize>,
     /// Number of packets dropped because there was no route.
     pub stray_count: u64,

@@ -642,6 +642,6 @@ const LEN_MAX: [i64; 2] = [65_507, 65_487];
 const GAP: Duration = Duration::from_millis(1);
 /// Maximum number of links in a mesh beyond its tree.
 const EXTRA_MAX: i64 = 10_000;
-/// Maximum hold time of a gateway. The engine's limit is below a minute.
+/// Maximum hold time of a gateway, slightly below one minute.
 const HOLD_MAX: Duration = Duration::from_secs(59);
 const STRETCH_MAX: Duration = Duration::from_secs(3_600);

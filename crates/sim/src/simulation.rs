@@ -1,6 +1,6 @@
-//! Topology, flows, faults and a seed -> a run and its [`Outcome`].
+//! Topology, flows, faults and a seed -> a simulation and its [`Outcome`].
 //!
-//! The event loop and the checks of complete runs are here. Processing within nodes is left to `host.rs`,
+//! The event loop and the checks after the last event are here. Processing within nodes is left to `host.rs`,
 //! `router.rs` and `gateway.rs`.
 
 use crate::coverage::{Coverage, Fault};
@@ -43,7 +43,7 @@ enum Node {
 /// A change to a link while packets are in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The time of the change, from the start of the run.
+    /// The time of the change, from the start of the simulation.
     pub at: Duration,
     /// The number of the link.
     pub link: usize,
@@ -62,12 +62,12 @@ pub enum To {
     Mtu(u16),
 }
 
-/// The results of a run.
+/// The results of a simulation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// A hash of all events and frames.
     pub trace: u64,
-    /// Number of events in the run.
+    /// Number of events in the simulation.
     pub event_count: u64,
     /// Packets received by gateways. A packet that crosses several gateways is counted at the first.
     pub packets: u64,
@@ -83,7 +83,7 @@ pub struct Outcome {
     pub messages: [u64; 2],
     /// Number of ICMP errors that lowered a sender's path MTU.
     pub told_count: u64,
-    /// Simulated duration of the run.
+    /// Simulated time from the start to the last event.
     pub stretch: Duration,
     /// The result of each flow, by number.
     pub flows: Vec<Carried>,
@@ -269,7 +269,7 @@ impl Simulation {
     }
 
     /// Checks that every connection delivers all data and then closes, despite all losses. Two exceptions are
-    /// allowed: connections whose ends may abort, and wires that flip bits without detection by a checksum.
+    /// allowed: connections whose ends may abort, and simulations in which a wire has flipped bits.
     fn check_connections(&mut self) {
         let net = &mut self.net;
         let is_excused = net.damaged_count() > 0;
@@ -287,7 +287,7 @@ impl Simulation {
         }
     }
 
-    /// Number of frames and packets dropped anywhere for a counted reason.
+    /// Number of frames and packets that were lost, dropped, damaged, or never reassembled, at any node or wire.
     fn ended_count(&mut self) -> u64 {
         let mut ended = self.net.ended;
         for wire in &self.net.wires {

@@ -22,7 +22,7 @@ use engine::{Hold, Mode, PlacementMode};
 use packet::Split;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A seed with exclusions.
+/// A simulation of the swarm: a seed, and the parts of its scene that are excluded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Case {
     /// The seed of all random choices.
@@ -37,7 +37,7 @@ pub struct Case {
     pub bug: Option<InjectedBug>,
 }
 
-/// A failed run after minimisation.
+/// The smallest case that still fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The smallest failing case that was found.
@@ -96,7 +96,8 @@ impl Case {
         }
     }
 
-    /// Searches for the smallest failing variant of the case, with fewer faults, flows and packets.
+    /// Searches for a failing variant of the case with as few faults, flows and packets as possible. `what` is the
+    /// error message of the case itself.
     pub fn shrink(&self, what: String) -> Failure {
         let mut best = Failure { case: self.clone(), what };
         let mut tries = TRIES;
@@ -166,7 +167,7 @@ struct Drawing {
     stop: u64,
     faults: Vec<Fault>,
     topology: Topology,
-    /// Number of links between the two hosts' networks.
+    /// Number of links on the path between the left hosts and the right hosts.
     link_count: u64,
     /// Minimum MTU of the path, in bytes.
     least_mtu: u16,
@@ -448,8 +449,8 @@ impl Drawing {
             dice.one_of(&[FlowKind::Tcp, FlowKind::Tcp, FlowKind::Tcp, FlowKind::Datagrams, FlowKind::Stream]);
         let kind = if drawn == FlowKind::Tcp && least_mtu < TCP_MTU_MIN { FlowKind::Stream } else { drawn };
         let talk = talk(dice, is_silent);
-        // A prober shortens its segments again and again where full segments vanish. Their number grows up to some
-        // hundredfold.
+        // If full segments are lost, a sender with path MTU probing shortens its segments repeatedly. The number of
+        // segments may grow a hundredfold.
         let is_probing = talk.ends.iter().any(|end| end.path.probing != Probing::Off);
         let tcp_share = if is_lossy && is_probing { TCP_SHARE / 25 } else { TCP_SHARE };
         let sizes = match kind {
@@ -487,7 +488,7 @@ impl Drawing {
             _ => sizes.mean_len(),
         };
         let count = match kind {
-            // A third of its packets carry no payload.
+            // A third of a connection's packets carry no payload.
             FlowKind::Tcp => tcp_share * room * 2 / 3 / mean_len,
             // A datagram of many fragments counts as many packets.
             _ => SHARE / mean_len.div_ceil(room),
@@ -502,8 +503,8 @@ impl Drawing {
             to,
             is_v6: least_mtu >= V6_MTU_MIN && dice.one_in(3),
             sizes,
-            // A packet that crosses many links is received at each, but counts at one gateway. Most flows go where
-            // a gateway is on the path.
+            // Each link of the path costs time, but only one gateway counts a packet. A longer path therefore gets
+            // fewer packets.
             count: count * 4 / (link_count * link_count) / among + 1,
             burst,
             // At most one packet of each flow per microsecond, so that few are in flight at once.
@@ -517,7 +518,8 @@ impl Drawing {
     }
 }
 
-/// Draws the settings of two TCP hosts: like Linux or like the standards, with any setting changed.
+/// Draws the settings of two TCP hosts. Each starts from the settings of Linux or of the standards, and most
+/// settings may be drawn anew.
 fn talk(dice: &mut Rng, is_silent: bool) -> Talk {
     let ends = [(); 2].map(|()| end(dice, is_silent));
     let reply_len = dice.one_of(&[0, 0, 1, 3_000, 100_000]);
@@ -527,8 +529,8 @@ fn talk(dice: &mut Rng, is_silent: bool) -> Talk {
 fn end(dice: &mut Rng, is_silent: bool) -> Settings {
     let probings: &[Probing] = match is_silent {
         true => &[Probing::AfterBlackHole, Probing::Always],
-        // Where all routers send ICMP errors, black-hole probing mistakes some losses for black holes. It then
-        // sends short segments for a long time.
+        // Where all routers send ICMP errors, black-hole probing mistakes some losses for black holes. The host
+        // then sends short segments for a long time.
         false => &[Probing::Off, Probing::Off, Probing::Off, Probing::AfterBlackHole, Probing::Always],
     };
     let usual = if dice.one_in(3) { Settings::standard() } else { Settings::linux() };
@@ -588,8 +590,8 @@ fn many_fragments(from: usize, to: usize) -> Plan {
 
 /// This number of consecutive seeds covers every fault and every role.
 pub const TOUR: u64 = 64;
-/// First position of routers in the tour. Before it, there is one position per fault. Kinds of routers and rare
-/// conditions follow.
+/// First position of the kinds of routers in a tour. The earlier positions belong to one fault each. The positions
+/// after the kinds of routers belong to rare conditions.
 const FIRST_ROUTER: u64 = 14;
 const SPENT_IDS: u64 = 20;
 const UNENDING_HEADERS: u64 = 21;
@@ -598,7 +600,7 @@ const RETIRING: u64 = 23;
 const MESH: u64 = 24;
 /// Number of routers in a mesh.
 const MESH_LEN: usize = 90;
-/// Maximum number of runs during minimisation.
+/// Maximum number of simulations during minimisation.
 const TRIES: usize = 80;
 /// Approximate number of links between two routers of a mesh.
 const MESH_DIRECTION_LEN: u64 = 6;
@@ -627,8 +629,9 @@ const TCP_MTU_MIN: u16 = 296;
 const TCP_HEADERS_LEN: u16 = 72;
 /// Maximum number of retransmissions of a segment. The limit exceeds any loss burst.
 const RETRIES_MAX: u32 = 1_000;
-/// Memory limit of a gateway's stage, and of a direction's buffer pool, in bytes.
+/// Memory limit of each stage of a gateway, in bytes.
 const LIMIT: usize = 4 << 20;
+/// Limit of each buffer pool of a gateway, in bytes.
 const POOL: usize = 64 << 20;
 /// Minimum MTU of an IPv6 link, in bytes (RFC 8200 section 5).
 const V6_MTU_MIN: u16 = 1_280;

@@ -71,7 +71,7 @@ pub struct Gateway {
     pub datagrams: bool,
     /// How a payload is divided into fragments.
     pub split: Split,
-    /// How long segments are held for more; `None` = until the port has no more frames.
+    /// How long a segment is held so that later ones can join it; `None` = until the port has no more frames.
     pub hold: Option<Hold>,
     /// Reassembly time-out; `None` = the standard time-out.
     pub timeout: Option<Duration>,
@@ -97,9 +97,9 @@ pub enum Lateness {
 /// The role of a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GatewayRole {
-    /// Between a network of wide packets and a network of narrow packets.
+    /// Between a network with a large MTU and a network with a small MTU.
     Border,
-    /// Like a network card with large MTU, for the hosts on the wide side.
+    /// Like a NIC with a large MTU, for the hosts on the wide side.
     WideInterface,
     /// In front of a busy host: coalesces received packets, and splits packets that are too long.
     ReceiveOffload,
@@ -241,5 +241,5 @@ impl Topology {
     }
 }
 
-/// Added to a seed, so that the two directions of a link have different random numbers.
+/// Combined with a seed by XOR, so that the two directions of a link have different random numbers.
 pub(crate) const BACK: u64 = 0x5EED_BAC0;

@@ -1,6 +1,6 @@
 //! Events and frames -> a hash.
 //!
-//! Equal hashes prove that two runs were equal, in every event and frame.
+//! Simulations with equal hashes had the same events, and the same lengths, headers and last bytes of frames.
 
 use crate::rng::GOLDEN;
 

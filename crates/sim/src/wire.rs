@@ -369,5 +369,5 @@ pub const ROUTING: u8 = 43;
 pub const FRAGMENT: u8 = 44;
 /// Protocol number of IPv6's Destination Options header.
 pub const DESTINATION: u8 = 60;
-/// TTL of transmitted packets. The maximum allows chains of a hundred nodes.
+/// TTL of transmitted packets: the maximum, so that chains of a hundred nodes are possible.
 const HOPS: u8 = 255;

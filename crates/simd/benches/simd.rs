@@ -1,9 +1,9 @@
 //! Bytes -> the time to sum and to copy them, in nanoseconds: by length, by path, from cache and from memory.
 //!
-//! `cargo bench -p wideload-simd` prints the table; a word as argument keeps the rows whose name contains it. All
-//! cases of a length take turns, so that disturbances of the machine affect them equally. The figure is the median
-//! of their turns. Source and destination lie as a payload does behind its headers: not at the start of a cache
-//! line.
+//! `cargo bench -p wideload-simd` prints the table. A word as argument selects the rows whose name contains the
+//! word. All cases of a length take turns, so that disturbances of the machine affect them equally. Each figure is
+//! the median of a case's turns. Source and destination have the alignment of a payload behind its headers, so they
+//! do not start at a cache line boundary.
 #![allow(missing_docs)]
 
 use internet_checksum::Checksum;
@@ -78,7 +78,8 @@ fn medians(cases: &[Case], far: &[u8], len: usize, near: bool) -> Vec<f64> {
     figures.into_iter().map(median).collect()
 }
 
-/// Pieces of one length to read, in an order that no processor foresees where they are far, and where to write them.
+/// The sources of one length and their destination. Sources in main memory are read in an order that no CPU can
+/// predict.
 struct Work<'far> {
     to: Vec<u8>,
     far: &'far [u8],
@@ -119,22 +120,23 @@ impl Work<'_> {
     }
 }
 
-/// Where `bytes` stand `offset` behind a line's beginning for the first time.
+/// Returns the index that is `offset` bytes behind the first cache line boundary in `bytes`.
 fn behind_a_line(bytes: &[u8], offset: usize) -> usize {
     bytes.as_ptr().addr().wrapping_neg() % LINE_LEN + offset
 }
 
-/// A header; pieces of one; a full frame's payload; a jumbo frame; nearly the longest datagram. In bytes.
+/// Measured lengths, in bytes: a header, two short copies, the payload of a full frame, a jumbo frame, a long
+/// datagram.
 const LENS: [usize; 6] = [20, 64, 256, 1_460, 9_000, 64_000];
 const ROUNDS: usize = 45;
-/// Where a piece begins behind a line's beginning: behind Ethernet and IPv4 headers, in bytes.
+/// Offset of a source from a cache line boundary, in bytes: the length of Ethernet and IPv4 headers.
 const SOURCE_OFFSET: usize = 34;
-/// Where its copy begins, in bytes: behind an IPv4 header.
+/// Offset of the destination from a cache line boundary, in bytes: the length of an IPv4 header.
 const TO_OFFSET: usize = 20;
-/// Room between two pieces, in bytes.
+/// Gap between two sources, in bytes.
 const GAP_LEN: usize = 800;
 const LINE_LEN: usize = 64;
-/// Bytes a turn, so that reading the clock costs nothing that shows.
+/// Bytes for each turn, so many that reading the clock does not affect the figure.
 const SECTION_LEN: usize = 1 << 19;
-/// More than any cache holds, in bytes.
+/// Length of the memory with the sources, in bytes: more than any cache holds.
 const FAR_LEN: usize = 512 << 20;

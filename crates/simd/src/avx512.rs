@@ -2,7 +2,7 @@
 //!
 //! One VNNI instruction multiplies 32 signed words and adds them to 16 lanes of 32 bits. Packet words are unsigned.
 //! The top bit of each word is therefore flipped, which subtracts 32,768. The initial value of the lanes
-//! compensates this.
+//! compensates for this subtraction.
 
 use crate::scalar::add;
 use core::arch::x86_64::*;
@@ -106,8 +106,8 @@ fn copy_and_sum_chunk<const ALIGNED: bool>(to: &mut [u8], from: &[u8]) -> u64 {
 struct Lanes([__m512i; LANES_COUNT]);
 
 impl Lanes {
-    /// Accumulators for this number of vectors. Their initial value is the total that flipping the top bits will
-    /// subtract.
+    /// Accumulators for this number of vectors. One of them starts with the amount that flipping the top bits will
+    /// subtract in total.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
     fn new(vectors: usize) -> Lanes {
@@ -123,7 +123,8 @@ impl Lanes {
         self.0[index] = multiplied_and_added(self.0[index], signed, _mm512_set1_epi16(1));
     }
 
-    /// Adds the first `len` bytes of an input, as a vector padded with zeros.
+    /// Adds the first `len` bytes of an input, as a vector padded with zeros. If `len` is odd, `behind` will swap
+    /// the bytes of the total, so the bytes of the head are swapped in advance.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
     fn add_head(&mut self, vector: __m512i, len: usize) {
@@ -165,7 +166,7 @@ impl Lanes {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 fn multiplied_and_added(lanes: __m512i, words: __m512i, factors: __m512i) -> __m512i {
-    // Miri does not know the one instruction; these two are equivalent.
+    // Miri does not support the VNNI instruction. These two instructions are equivalent.
     #[cfg(miri)]
     return _mm512_add_epi32(lanes, _mm512_madd_epi16(words, factors));
     #[cfg(not(miri))]
@@ -260,7 +261,7 @@ fn front(len: usize) -> u64 {
 
 /// Length of a vector register, in bytes.
 const VECTOR_LEN: usize = 64;
-/// Number of independent accumulators. Several hide the latency of an addition, five cycles.
+/// Number of independent accumulators. Several accumulators hide the latency of a VNNI instruction, five cycles.
 const LANES_COUNT: usize = 8;
 /// Maximum input between two folds of the accumulators, in bytes. Each lane, added over all accumulators, then has
 /// at most 2^15 words, whose sum fits 32 bits.

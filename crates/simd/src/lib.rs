@@ -88,7 +88,7 @@ pub fn prefetch_lines(bytes: &[u8], count: usize) {
     }
 }
 
-/// Prefetches the cache lines of a value. A prefetch is only a hint to the CPU.
+/// Prefetches all cache lines of `value`. A prefetch is only a hint to the CPU.
 #[inline]
 pub fn prefetch_value<T>(value: &T) {
     let start = core::ptr::from_ref(value).cast::<u8>();
@@ -97,7 +97,7 @@ pub fn prefetch_value<T>(value: &T) {
     }
 }
 
-/// The path that this CPU uses by default.
+/// The path that [`sum`] and [`copy_and_sum`] use on this CPU for all but short inputs.
 #[inline]
 pub fn path() -> Path {
     match PATH.load(Ordering::Relaxed) {
@@ -120,7 +120,7 @@ pub enum Path {
 }
 
 impl Path {
-    /// All paths, from the narrowest to the widest.
+    /// All paths, from the narrowest registers to the widest.
     pub const ALL: [Path; 3] = [Path::Scalar, Path::Avx2, Path::Avx512];
 
     /// The name of the path, for reports.
@@ -132,7 +132,7 @@ impl Path {
         }
     }
 
-    /// Whether this CPU supports the path.
+    /// Whether this CPU has the instructions of the path.
     pub fn is_here(self) -> bool {
         match self {
             Path::Scalar => true,

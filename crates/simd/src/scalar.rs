@@ -7,8 +7,8 @@ pub fn sum(bytes: &[u8]) -> u64 {
     bytes.chunks(CHUNK_LEN).fold(0, |sum, chunk| add(sum, sum_chunk(chunk)))
 }
 
-/// Copies `from` to `to` and returns the sum of `from`. The copy runs a little ahead, so that the sum reads from
-/// cache.
+/// Copies `from` to `to` and returns the sum of `from`. The copy is up to 4 KiB ahead of the sum, so that the sum
+/// reads from the cache.
 pub fn copy_and_sum(to: &mut [u8], from: &[u8]) -> u64 {
     let mut all = 0;
     for (to, from) in to.chunks_mut(NEAR_LEN).zip(from.chunks(NEAR_LEN)) {

@@ -6,8 +6,8 @@
 //! `lib.rs`.
 //!
 //! Only names in code count: `use` trees, and paths such as `crate::a::b` and `super::b`, also inside of macros. A
-//! name that the root re-exports counts as an import of the module that it comes from. The re-export itself does
-//! not count, and tests do not. A method of another module's type that is called without its path is not seen.
+//! name that the root re-exports counts as an import of the module that defines the name. The re-export itself does
+//! not count, and tests do not. A call of a method without the path of its type is not detected.
 //!
 //! This test is in the lowest crate because it needs only the files of the workspace.
 //!
@@ -111,7 +111,8 @@ type Arrows = BTreeMap<(String, String), BTreeSet<Line>>;
 /// A file inside of `src`, and a line in it.
 type Line = (String, usize);
 
-/// The faults of a crate: cycles without the tolerated imports, and tolerated imports that make no cycle.
+/// The faults of a crate: cycles that remain without the tolerated imports, and tolerated imports that are not part
+/// of a cycle.
 fn judged(name: &str, arrows: &Arrows, tolerated: &[(&str, &str)]) -> String {
     let is_tolerated = |names: &(String, String)| tolerated.contains(&(&names.0, &names.1));
     let mut rest = arrows.clone();
@@ -128,7 +129,7 @@ fn judged(name: &str, arrows: &Arrows, tolerated: &[(&str, &str)]) -> String {
     wrong
 }
 
-/// The cycles of a crate, each with its lines.
+/// The cycles of a crate, each with the lines of its imports.
 fn told(name: &str, arrows: &Arrows) -> String {
     let mut text = String::new();
     for circle in circles(arrows) {
@@ -197,12 +198,12 @@ fn arrows_of(texts: &Texts) -> Arrows {
 struct Module {
     path: Vec<String>,
     file: String,
-    /// Its items without inner modules and tests.
+    /// The items of the module, without inner modules and tests.
     items: Vec<Item>,
 }
 
-/// Adds the module with these items, and all modules that it declares. Their files are in `folder`, which ends in a
-/// slash or is empty.
+/// Adds the module with these items, and all modules that these items declare. The files of the declared modules
+/// are in `folder`, which must end in a slash or be empty.
 fn add_module(
     texts: &Texts,
     file: &str,
@@ -237,7 +238,7 @@ fn parsed(file: &str, text: &str) -> Vec<Item> {
 /// The meaning of names behind `crate::`.
 struct Names {
     modules: BTreeSet<String>,
-    /// Imports and re-exports of the root, by their name there, as paths inside of the crate.
+    /// Imports and re-exports of the root: their name in the root, and their path inside of the crate.
     imported: BTreeMap<String, Vec<String>>,
     /// Public definitions of each module, for `pub use module::*`.
     starred: BTreeMap<String, String>,
@@ -295,7 +296,7 @@ impl Reader<'_> {
     fn add(&mut self, path: Vec<String>, span: Span) {
         let is_local = match path.first().map(String::as_str) {
             Some("crate" | "super") => true,
-            // Names without these prefixes are the module's own, or imported.
+            // Names without these prefixes are defined in the module, or imported there.
             Some("self") => path.len() > 1,
             Some(first) => self.module.path.is_empty() && path.len() > 1 && self.names.modules.contains(first),
             None => false,
@@ -376,7 +377,7 @@ fn paths_in(tokens: TokenStream) -> Vec<(Vec<String>, Span)> {
 /// One name that a `use` tree imports.
 struct Import {
     path: Vec<String>,
-    /// Its name here; a star for all names of the path.
+    /// The imported name in the importing module; a star for all names of the path.
     name: String,
     span: Span,
 }

@@ -1,5 +1,5 @@
-//! Every path against sums by hand, at every length and alignment: equal sums, equal copies, nothing written
-//! beside.
+//! Every path against a word-by-word sum, at every length and alignment: equal sums, equal copies, no other byte
+//! written.
 
 use proptest::prelude::*;
 use std::ops::Range;
@@ -217,7 +217,7 @@ fn long_lens() -> impl Iterator<Item = usize> {
     LONG_LENS.into_iter().filter(|len| !cfg!(miri) || *len < 2_000)
 }
 
-/// The sum word by word, with the carry added at once: zero only if all bytes are.
+/// The sum word by word, with each carry added at once. It is zero only if all bytes are zero.
 fn by_hand(bytes: &[u8]) -> u16 {
     let mut sum: u32 = 0;
     for pair in bytes.chunks(2) {
@@ -253,10 +253,10 @@ fn drop_sum(_: u64) {}
 
 const ALIGNMENTS: Range<usize> = 0..64;
 const LEN_END: usize = if cfg!(miri) { 300 } else { 600 };
-/// An interpreter tests only some of all cases.
+/// Miri tests only some of all cases, because it is slow.
 const STEP: usize = if cfg!(miri) { 13 } else { 1 };
-/// Lengths around those at which the implementation changes, up to 1 MiB. Longer ones overflow lanes that are
-/// folded too late.
+/// Lengths around those at which the implementation changes, up to 1 MiB. At longer lengths, lanes that are folded
+/// too late overflow.
 const LONG_LENS: [usize; 19] = [
     1_023, 1_024, 1_025, 1_459, 1_460, 8_959, 9_001, 32_767, 65_534, 65_535, 65_536, 69_999, 70_000, 1_048_575,
     1_048_576, 1_048_577, 1_048_643, 2_097_217, 9_000_001,

@@ -10,7 +10,7 @@ mod workspace;
 use syn::{Attribute, Ident, Item};
 use workspace::{crates, name_of, sources};
 
-/// Longest source without the tests at its end, in lines.
+/// Maximum length of a source without the tests at its end, in lines.
 const LEN_MAX: usize = 700;
 
 #[test]
@@ -41,7 +41,7 @@ fn tests_at_the_end_of_a_file_do_not_count() {
     assert_eq!(len_without_tests("x", &format!("{code}#[cfg(test)]\nfn h() {{}}\n")), 5);
 }
 
-/// Lines of a file, or those in front of the module `tests` where that ends it.
+/// Returns the number of lines of a file, without the module `tests` if it ends the file.
 fn len_without_tests(file: &str, text: &str) -> usize {
     let items = syn::parse_file(text).unwrap_or_else(|error| panic!("{file}: {error}")).items;
     let tests = match items.last() {
@@ -51,7 +51,7 @@ fn len_without_tests(file: &str, text: &str) -> usize {
     tests.map_or_else(|| text.lines().count(), |condition| condition.pound_token.spans[0].start().line - 1)
 }
 
-/// Whether this is `#[cfg(test)]`.
+/// Whether the attribute is `#[cfg(test)]`.
 fn is_test(attribute: &&Attribute) -> bool {
     attribute.path().is_ident("cfg") && attribute.parse_args::<Ident>().is_ok_and(|condition| condition == "test")
 }

@@ -1,8 +1,8 @@
 //! docs/library.md -> examples that no doc test compiles.
 //!
-//! The page and the first pages of the crates show the same examples. The crates compile theirs as doc tests; this
-//! test compares the texts. No crate can compile the page itself: all depend on the others under shorter names.
-//! The test is in the lowest crate because it needs only the files of the workspace.
+//! The page shows the first example of each of its crates. The crates compile these examples as doc tests. This
+//! test compares the texts. No crate can compile the page itself, because the crates depend on each other under
+//! shorter names. The test is in the lowest crate because it needs only the files of the workspace.
 
 use std::fs;
 use std::path::Path;

@@ -31,9 +31,9 @@ pub struct Spec {
     pub tos: u8,
     /// IPv6's flow label.
     pub label: u32,
-    /// Identification; in IPv6 the value of the Fragment header.
+    /// IP ID; in IPv6, the identification in the Fragment header.
     pub id: u32,
-    /// IPv4's reserved bit, DF and MF, at their place in the 16-bit header word.
+    /// IPv4's reserved bit, DF and MF, at their position in the 16-bit word of flags and offset.
     pub ip_flags: u16,
     /// Fragment offset in bytes, and the MF flag. In IPv6 they are written to a Fragment header. `None`: not a
     /// fragment.
@@ -95,7 +95,7 @@ pub enum Summed {
     Right,
     /// The correct checksum plus this amount.
     Off(u16),
-    /// Only the sum of the pseudo-header, for a network card to complete.
+    /// Only the sum of the pseudo-header. A NIC completes this checksum.
     Half,
     /// All ones if the correct checksum is 0, otherwise the correct checksum.
     AllOnes,
@@ -250,7 +250,8 @@ impl Spec {
         self.payload(noise(len, len as u64))
     }
 
-    /// Sets `len` bytes of the test stream as the payload, from position `offset` of the stream on.
+    /// Sets `len` bytes of the test stream as the payload, from position `offset` of the stream on, and adds
+    /// `offset` to the sequence number.
     pub fn carrying(self, offset: usize, len: usize) -> Spec {
         let seq = self.seq.wrapping_add(offset as u32);
         self.seq(seq).payload((offset..offset + len).map(|at| stream(at as u64)).collect::<Vec<_>>())
@@ -360,8 +361,7 @@ impl Spec {
         self.ip_header_len() + self.transport_len() + self.payload.len()
     }
 
-    /// The packet without padding and with a complete checksum, as a network card with checksum offload transmits
-    /// it.
+    /// The packet without padding and with a complete checksum, as a NIC with checksum offload transmits it.
     pub fn finished(&self) -> Spec {
         let sum = if self.sum == Summed::Half { Summed::Right } else { self.sum };
         Spec { sum, padding: 0, ..self.clone() }
@@ -511,15 +511,16 @@ pub fn host(version: u8, number: u32) -> IpAddr {
     }
 }
 
-/// Chains extension headers. Returns the protocol number of the first and the bytes of all.
+/// Chains extension headers; `last` is the protocol number behind them. Returns the protocol number of the first
+/// header and the bytes of all headers.
 pub fn chain(headers: &[(u8, Vec<u8>)], last: u8) -> (u8, Vec<u8>) {
     let kinds: Vec<u8> = headers.iter().map(|(kind, _)| *kind).chain([last]).collect();
     let bytes = headers.iter().zip(&kinds[1..]).flat_map(|((_, header), next)| [&[*next], &header[1..]].concat());
     (kinds[0], bytes.collect())
 }
 
-/// An extension header of `len` bytes that has no effect. The header contains an experimental source route that has
-/// ended (RFC 4727), zeros as authentication data, or padding options.
+/// An extension header of `len` bytes that has no effect. A Routing header has an experimental type and no segments
+/// left (RFC 4727). An Authentication header has zeros as data. All other headers contain padding options.
 pub fn extension(kind: u8, len: usize) -> (u8, Vec<u8>) {
     let mut bytes = vec![0; len];
     bytes[1] = (len / 8 - 1) as u8;

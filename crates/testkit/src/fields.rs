@@ -1,6 +1,6 @@
 //! Numbers of header fields (IANA and the RFCs), and functions that read words from bytes.
 //!
-//! The crate has numbers of its own, so that a wrong number in the tested code is found.
+//! The crate does not use the numbers of the tested code, so that tests find a wrong number there.
 
 /// The big-endian 16-bit word at offset `at`.
 pub fn word(bytes: &[u8], at: usize) -> u16 {
@@ -58,7 +58,7 @@ pub const FIN: u8 = 0x01;
 pub const SYN: u8 = 0x02;
 /// TCP flag: resets a connection.
 pub const RST: u8 = 0x04;
-/// TCP flag: push.
+/// TCP flag: the receiver should deliver the data to its application at once.
 pub const PSH: u8 = 0x08;
 /// TCP flag: the acknowledgement number is valid.
 pub const ACK: u8 = 0x10;

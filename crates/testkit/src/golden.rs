@@ -1,4 +1,4 @@
-//! A text -> the same text in a file of the repository, so that each change of wording shows in review.
+//! A text -> the comparison with a golden file in the repository. So each change of the text appears in a diff.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 /// Compares a text with a golden file. With `WIDELOAD_GOLDEN=write` in the environment, writes the file instead.
 ///
 /// # Panics
-/// The texts differ, or the file cannot be read or written.
+/// If the texts differ, or the file cannot be read or written.
 pub fn golden(path: impl AsRef<Path>, actual: &str) {
     let path = path.as_ref();
     if std::env::var_os("WIDELOAD_GOLDEN").is_some_and(|how| how == "write") {

@@ -1,8 +1,8 @@
 //! Descriptions of packets -> bytes, and bytes -> header fields, for tests.
 //!
-//! The crate uses no other crate of this workspace. If a test and the tested code agree, they do so independently.
-//! Headers are written and read field by field. The crate's own tests compare the bytes with RFCs and with an
-//! independent crate.
+//! The crate uses no other crate of this workspace. So a bug in the tested code cannot be hidden by the same bug in
+//! a test. Headers are written and read field by field. The crate's own tests compare the bytes with RFCs and with
+//! an independent crate.
 //!
 //! ```
 //! use testkit::{ReadPacket, tcp, udp};

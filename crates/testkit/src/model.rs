@@ -2,7 +2,8 @@
 //!
 //! The model is simple enough to be checked by reading. The model implements only these rulings:
 //!
-//! - A repeat, whose bytes have all arrived before with equal values, is dropped. Its datagram remains.
+//! - A repeat is a fragment whose bytes have all arrived before with equal values. It is dropped, and its datagram
+//!   remains.
 //! - Any other overlap, or a contradiction about the datagram's end, drops the datagram. The datagram's key is
 //!   poisoned until the deadline.
 //! - The deadline is the arrival of the first fragment plus the time-out of the IP version. No event extends a
@@ -58,11 +59,12 @@ pub enum Verdict {
     /// The fragment completes this datagram. Header fields are those of the fragment at offset 0, except DF and
     /// ECN.
     Complete(Box<Spec>),
-    /// The datagram is complete, but only some of its fragments are ECN-capable. All are dropped.
+    /// The datagram is complete, but only some of its fragments are ECN-capable. All fragments are dropped.
     MixedMarks,
     /// The fragment is a repeat, and is dropped.
     Repeat,
-    /// The fragment drops its datagram: this number of fragments, including itself.
+    /// The fragment contradicts its datagram, which is dropped. The number counts the dropped fragments, including
+    /// this one.
     Kills(usize),
     /// The fragment's key is poisoned, so the fragment is dropped.
     Poisoned,
@@ -121,8 +123,8 @@ impl Model {
         verdict
     }
 
-    /// Removes expired datagrams and returns them in order of their deadlines. Expired poisoned keys are removed
-    /// silently.
+    /// Removes expired datagrams and returns them in order of their deadlines. Expired poisoned keys are removed,
+    /// but not returned.
     pub fn expire(&mut self, now: Duration) -> Vec<(Key, Waiting)> {
         let mut late: Vec<_> = self.waiting.extract_if(.., |_, waiting| waiting.deadline <= now).collect();
         late.retain(|(_, waiting)| !waiting.poisoned);
@@ -135,7 +137,7 @@ impl Model {
         self.waiting.iter().filter(|(_, waiting)| !waiting.poisoned)
     }
 
-    /// The earliest deadline; `None` if nothing is stored.
+    /// The earliest deadline of a datagram or poisoned key; `None` if nothing is stored.
     pub fn next_deadline(&self) -> Option<Duration> {
         self.waiting.values().map(|waiting| waiting.deadline).min()
     }
@@ -221,7 +223,7 @@ impl Waiting {
 /// - `None`: only some fragments are ECN-capable, so the datagram must be dropped.
 /// - `Some(Some(CE))`: any fragment is marked CE.
 /// - `Some(Some(codepoint))`: all fragments have this codepoint.
-/// - `Some(None)`: a mix of ECT(0) and ECT(1), so that either is right.
+/// - `Some(None)`: the fragments have ECT(0) and ECT(1), so either codepoint is correct.
 pub fn joined_mark(marks: impl Iterator<Item = u8>) -> Option<Option<u8>> {
     let mut marks: Vec<u8> = marks.collect();
     marks.sort_unstable();

@@ -1,4 +1,4 @@
-//! Seeds and lengths -> test bytes; counts -> permutations; properties -> runs on many seeds.
+//! Seeds and lengths -> test bytes; counts -> permutations; properties -> tests with many seeds.
 //!
 //! All randomness of tests comes from seeds, so that each failure can be repeated.
 
@@ -55,8 +55,8 @@ pub fn number_from(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text:?}")))
 }
 
-/// Tests a property on many seeds and returns their number. `WIDELOAD_SEEDS` sets the number of seeds;
-/// `WIDELOAD_SEED` selects a single seed.
+/// Tests a property with the seeds from 0 on, and returns the number of seeds. `WIDELOAD_SEEDS` in the environment
+/// sets the number; the default is `usual`. `WIDELOAD_SEED` selects a single seed.
 ///
 /// If the property fails, the command that repeats the failure is printed. `of` is the part of the command behind
 /// `cargo test`.

@@ -255,7 +255,7 @@ impl ReadPacket {
         self.place().0
     }
 
-    /// Whether more fragments follow (MF).
+    /// The MF flag: more fragments of the datagram follow.
     pub fn more(&self) -> bool {
         self.place().2
     }

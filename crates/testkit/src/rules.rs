@@ -21,8 +21,8 @@ impl ReadPacket {
             && stamps(self.options()).is_some()
     }
 
-    /// Whether the packet may be segmented. Packets that open or reset a connection or carry urgent data may not.
-    /// Neither may packets with signing or malformed options.
+    /// Whether the packet may be segmented. SYN, RST and URG exclude it, and so do an Authentication header and
+    /// signing or malformed options.
     pub fn may_be_segmented(&self) -> bool {
         self.protocol == TCP
             && self.has_header
@@ -65,14 +65,15 @@ impl ReadPacket {
         hasher.finish()
     }
 
-    /// Whether the packet has an Authentication header, or an IPv4 option that is valid for a single packet only.
+    /// Whether the packet has headers that may be valid for this packet only: an Authentication header or IPv4
+    /// options.
     fn speaks_of_one(&self) -> bool {
         self.is_authenticated || self.version == 4 && self.header().len() > IPV4_LEN
     }
 }
 
-/// Offset of the timestamp values in the options. `None`: there are other options. `Some(None)`: there are no
-/// options.
+/// Offset of the timestamp values in the options, in bytes. `None`: there are other options. `Some(None)`: there
+/// are no timestamps, at most padding.
 fn stamps(options: &[u8]) -> Option<Option<usize>> {
     let (mut at, mut found) = (0, None);
     while at < options.len() {

@@ -24,13 +24,13 @@ pub struct SentPacket {
 /// Parameters of the generated traffic.
 #[derive(Clone, Copy, Debug)]
 pub struct Wishes {
-    /// Maximum length of packets that may not be segmented, in bytes.
+    /// Maximum length of packets that must not be segmented, in bytes.
     pub mtu: usize,
-    /// Maximum payload of a TCP segment, in bytes.
+    /// Maximum payload length of a TCP segment, in bytes.
     pub segment_max: usize,
     /// Whether the network drops, repeats and reorders packets.
     pub disorder: bool,
-    /// Whether some overlapping packets carry different bytes.
+    /// Whether some retransmissions carry other bytes than the original.
     pub forgery: bool,
 }
 
@@ -186,7 +186,7 @@ fn conversation(random: &mut Rng, flow: u16, wishes: Wishes) -> Vec<Spec> {
         if happens(random, 2) {
             spec.id = spec.id.wrapping_add(1);
         }
-        // Properties that last.
+        // Changes that also apply to all later packets.
         if happens(random, habits.class) {
             spec.tos = random.u8(..);
         }
@@ -218,7 +218,7 @@ fn conversation(random: &mut Rng, flow: u16, wishes: Wishes) -> Vec<Spec> {
             value = value.wrapping_sub(1);
         }
         if happens(random, habits.jump) && bytes.len() > 2 {
-            // Some of the stream is lost on its path.
+            // A part of the stream was lost in transit.
             let more = random.usize(1..2 * segment_len.min(2_000) + 2);
             (bytes.len()..bytes.len() + more).for_each(|at| bytes.push(stream(at as u64)));
         }
@@ -226,7 +226,7 @@ fn conversation(random: &mut Rng, flow: u16, wishes: Wishes) -> Vec<Spec> {
         if !is_udp {
             one.options = stamps(layout, value, echo);
         }
-        // Properties of this packet alone.
+        // Changes that apply to this packet only.
         if happens(random, habits.mark) {
             one.tos |= 3;
         }
@@ -387,7 +387,8 @@ fn draw_extensions(random: &mut Rng, mtu: usize) -> Vec<(u8, Vec<u8>)> {
         0 | 1 => vec![(60, padding(random))],
         2 => vec![(0, padding(random))],
         3 => vec![(0, padding(random)), (43, vec![0, 0, 253, 0, 0, 0, 0, 0]), (60, padding(random))],
-        // Packets signed as a whole are never segmented; here they are never too long.
+        // Packets with an Authentication header are never segmented. So they are generated only if no packet
+        // exceeds the MTU.
         4 if mtu == 65_535 => vec![(AUTHENTICATION, vec![0, 2, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 3, 4, 5, 6])],
         _ => Vec::new(),
     }

@@ -1,4 +1,4 @@
-//! The builder and the reader against bytes from elsewhere: RFCs, their examples, and another crate.
+//! The builder and the reader against independent bytes: field positions and examples in RFCs, and etherparse.
 
 use etherparse::{
     IpFragOffset, IpHeaders, IpNumber, Ipv4Header, Ipv6FragmentHeader, Ipv6Header, NetSlice, PacketBuilder,
@@ -21,7 +21,7 @@ fn the_sum_is_that_of_rfc_1071() {
     assert_eq!(sum(&vec![0xFF; 100_000]), 0xFFFF);
 }
 
-/// A header that many texts on checksums use: 73 bytes from 192.168.0.1 to 192.168.0.199.
+/// A header that many texts on checksums use: a datagram of 115 bytes from 192.168.0.1 to 192.168.0.199.
 #[test]
 fn an_ipv4_header_is_written_byte_for_byte() {
     let built = Spec { id: 0, ..udp(4) }.from([192, 168, 0, 1]).to([192, 168, 0, 199]).payload([0; 87]).bytes();

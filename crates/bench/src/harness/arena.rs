@@ -1,6 +1,6 @@
 //! Number of bytes -> memory that is never freed, in pages of 2 MiB where the kernel has them.
 //!
-//! Huge pages remove TLB misses from the figures. The memory is freed by the end of the harness process.
+//! Huge pages remove TLB misses from the figures. Only the end of the harness process frees the memory.
 
 use super::ask::Pages;
 use memmap2::{Advice, MmapMut};
@@ -11,7 +11,7 @@ pub fn memory(len: usize, pages: Pages) -> &'static mut [u8] {
     let map = MmapMut::map_anon(len.next_multiple_of(HUGE_LEN) + HUGE_LEN).expect("the machine has the memory");
     let memory: &'static mut MmapMut = Box::leak(Box::new(map));
     if pages == Pages::Huge {
-        // A kernel without huge pages returns an error, and small pages serve.
+        // A kernel without huge pages returns an error. The memory then has small pages.
         let _ = memory.advise(Advice::HugePage);
     }
     let start = memory.as_ptr().align_offset(HUGE_LEN);

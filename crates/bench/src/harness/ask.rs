@@ -22,19 +22,19 @@ pub struct Ask {
     pub ring: usize,
     /// Kind of pages for packet memory.
     pub pages: Pages,
-    /// Sections to run without commands; `None`: obey commands.
+    /// Number of sections to process without commands; `None` = execute the commands on standard input.
     pub sections: Option<usize>,
-    /// Datagrams that are incomplete at the same time.
+    /// Number of datagrams that are incomplete at the same time.
     pub datagrams: usize,
-    /// Longest output packet of fragment and join, in bytes.
+    /// Longest output packet of the functions `fragment` and `join`, in bytes.
     pub mtu: usize,
-    /// Payload of an output segment of segment, in bytes.
+    /// Payload of each output segment of the function `segment`, in bytes.
     pub segment: usize,
-    /// TCP flows in the section.
+    /// Number of TCP flows in the section.
     pub flows: usize,
-    /// Packets handed over between two flushes.
+    /// Number of packets pushed between two flushes.
     pub burst: usize,
-    /// Longest output packet of coalescing, in bytes.
+    /// Longest output packet of the function `coalesce`, in bytes.
     pub len_max: usize,
     /// Whether all held segments are flushed after each burst.
     pub empties_after_burst: bool,

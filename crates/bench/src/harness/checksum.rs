@@ -1,6 +1,6 @@
 //! Bytes -> their checksums.
 //!
-//! The bytes are plain strings without headers, so that only the sum itself is timed.
+//! The input is byte strings without headers, so that only the checksum computation is timed.
 
 use super::Station;
 use super::arena::memory;

@@ -27,7 +27,7 @@ struct Coalescing {
     len_max: u16,
 }
 
-/// The coalescing stage alone, on parsed segments: payloads are not copied.
+/// The coalescing stage alone, on parsed segments. Payloads are not copied; only their places are recorded.
 struct HeaderWork {
     ring: Ring,
     coalescer: Coalescer,
@@ -138,7 +138,8 @@ impl Station for HeaderWork {
     }
 
     fn show(&mut self, tell: &mut dyn FnMut(&[u8])) {
-        // Placement alone leaves no output to show. The copied payloads go to the same places.
+        // The timed part only records places, which gives no packets to show. Here, payloads are copied to the same
+        // places.
         coalesce_headers(self, |gso: &Packet| tell(gso.bytes()), &mut CopyPayload);
     }
 

@@ -157,7 +157,7 @@ fn timed_section_copied(
     count
 }
 
-/// Sets the properties that a packet needs for its egress.
+/// Sets the fragmentation or the segment size of a packet, from which its output packets follow.
 #[inline(always)]
 fn prepared(mut packet: Packet, how: How) -> Packet {
     match how {

@@ -1,6 +1,6 @@
 //! Frames of a port -> packets, through the engine as in live operation.
 //!
-//! The harness measures the complete gateway, with time-outs and limits, but without ports.
+//! The measurement includes the complete gateway with time-outs and limits, but no ports.
 
 use super::reassemble::SECRET;
 use super::ring::frame;
@@ -27,7 +27,8 @@ impl Live {
     pub fn host(limit: usize, pool: Pool) -> Live {
         let mut settings = GatewaySettings::usual(GatewayRole::WideInterface, u16::MAX, NARROW_MTU);
         for side in &mut settings.sides {
-            // Segments toward the host's own kernel are coalesced too, as toward a machine behind a TAP.
+            // Segments toward the host's own kernel are coalesced, too, as for a virtual machine behind a TAP
+            // device.
             let coalesce = (side.position == Position::Kernel).then_some(Mode::Resize);
             *side = SideSettings { memory: limit, late: Late::Retire, coalesce, ..side.clone() }
                 .with_segment_size_for(true);
@@ -46,7 +47,7 @@ impl Live {
         Live::new(&settings, pool)
     }
 
-    /// Creates a router that merges fragments in transit. The link to its next hop has this MTU.
+    /// Creates a router that merges fragments in transit. `mtu` is the MTU of the link to the next hop.
     pub fn router(limit: usize, mtu: u16, pool: Pool) -> Live {
         let mut settings = GatewaySettings::usual(GatewayRole::Router, mtu, NARROW_MTU);
         for side in &mut settings.sides {
@@ -71,7 +72,7 @@ impl Live {
     #[inline(always)]
     pub fn push(&mut self, now: Time, deliver: impl FnMut(&Packet)) -> usize {
         let Live { gateway, batch } = self;
-        // As in a worker whose port has no use for places.
+        // The offered places are not used, as in a worker whose port does not support placement.
         gateway.places(TO_WIDE);
         gateway.push(now, TO_WIDE, batch);
         self.drain(deliver)
@@ -91,7 +92,7 @@ impl Live {
         self.drain(deliver)
     }
 
-    /// Evicts the entries whose time-outs have passed.
+    /// Advances the time, so that entries whose time-out has passed are removed. Their packets are discarded.
     pub fn expire(&mut self, now: Time) {
         self.gateway.expire(now);
         self.drain(|_| {});

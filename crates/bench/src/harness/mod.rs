@@ -56,7 +56,7 @@ pub fn speak(ask: &Ask, input: impl BufRead, mut output: impl Write) -> io::Resu
         }
         return Ok(());
     }
-    // The first use of fresh memory costs a page fault.
+    // One section is not timed, because the first use of memory causes page faults.
     station.fill();
     station.section();
     writeln!(output, "ready\t{}\t{}", env!("CARGO_PKG_VERSION"), station.delivers())?;
@@ -93,8 +93,8 @@ fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     }
 }
 
-/// Returns the divisor of a section's nanoseconds: the number of input packets, or of output packets for fragment
-/// and segment.
+/// Returns the divisor of a section's nanoseconds: the number of input packets. For the functions `fragment` and
+/// `segment`, it is the number of output packets.
 fn results(ask: &Ask, section: &Section) -> usize {
     match ask.function {
         Function::Fragment | Function::Segment => {
@@ -104,8 +104,8 @@ fn results(ask: &Ask, section: &Section) -> usize {
     }
 }
 
-/// Runs sections for `timed`. Returns the median section's nanoseconds, the output packets of the last section, and
-/// the number of sections.
+/// Repeats sections until their timed parts add up to `timed`. Returns the median section's nanoseconds, the output
+/// packets of the last section, and the number of sections.
 fn run(station: &mut dyn Station, timed: Duration) -> (f64, usize, usize) {
     let (mut took, mut sum, mut completed) = (Vec::new(), Duration::ZERO, 0);
     while sum < timed || took.len() < SECTIONS_MIN {

@@ -161,8 +161,8 @@ fn copy(source: &[u8], destination: &mut [u8], moves: &[Move]) {
     }
 }
 
-/// Copies payloads and returns their sum. The sum adds 32-bit words to 64-bit sums, in vectors as wide as the
-/// machine's registers.
+/// Copies payloads and returns their sum. Adds 32-bit words to 64-bit sums, in vectors as wide as the machine's
+/// registers.
 #[inline(always)]
 fn copy_and_sum(source: &[u8], destination: &mut [u8], moves: &[Move]) -> u64 {
     let mut all = 0u64;

@@ -22,7 +22,7 @@ struct Reassembly {
     work: Work,
 }
 
-/// The reassembly stage alone, on parsed fragments: payloads are not copied.
+/// The reassembly stage alone, on parsed fragments. Payloads are not copied; only their places are recorded.
 struct HeaderWork {
     ring: Ring,
     reassembler: Reassembler,
@@ -55,7 +55,7 @@ pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     })
 }
 
-/// Returns the reassembly stage of a gateway for fragments to its host.
+/// Returns the reassembly stage of a wide interface, for fragments to its host.
 fn stage(limit: usize) -> Reassembler {
     let usual = SideSettings::usual(GatewayRole::WideInterface, Toward::Wide, u16::MAX);
     let settings = SideSettings { memory: limit, late: Late::Retire, ..usual };
@@ -110,7 +110,8 @@ impl Station for HeaderWork {
     }
 
     fn show(&mut self, tell: &mut dyn FnMut(&[u8])) {
-        // Placement alone leaves no output to show. The copied payloads go to the same places.
+        // The timed part only records places, which gives no packets to show. Here, payloads are copied to the same
+        // places.
         push_all(self, &mut CopyPayload, |datagram| tell(datagram.payload()));
     }
 

@@ -66,7 +66,7 @@ impl Ring {
     }
 }
 
-/// Parses the frames of the next burst and prefetches those that follow. Returns whether there were any.
+/// Parses the frames of the next burst and prefetches those that follow. Returns whether the burst has any frames.
 #[inline(always)]
 pub fn burst(frames: &mut Drain<'_, Delivery>, batch: &mut Vec<Frame>) -> bool {
     for _ in 0..BURST {

@@ -2,7 +2,7 @@
 //!
 //! The port does the work of kernel and program for a batch. First it copies every frame out of the device's
 //! memory, as one system call for all of them would. Then it parses each frame. Frames are in pages of 2 MiB, in
-//! slots like those of a network card. After the last frame, the first one is received again.
+//! slots like those of a NIC. After the last frame, the first one is received again.
 
 use crate::harness::Pages;
 use crate::harness::arena::{class, memory};
@@ -21,7 +21,7 @@ pub struct Device {
     next: usize,
     medium: LinkType,
     link_len: usize,
-    /// Content of a receive buffer for a frame, in bytes; selects its class.
+    /// Room of a receive buffer for a frame, in bytes. It selects the class of the buffer.
     buffer_len: usize,
     smalls: Vec<Buffer>,
 }
@@ -63,7 +63,8 @@ impl Device {
         counts
     }
 
-    /// Copies the next frame to a buffer and parses it there. The frame stays the next one.
+    /// Copies the next frame to a buffer and parses it there. The next call of [`receive`](Self::receive) starts
+    /// with the same frame.
     pub fn look(&self, pool: &mut Pool) -> Packet {
         let frame = &self.memory[self.frames[self.next].clone()];
         Frame::copy(frame, self.medium, Ingress(0), pool).expect("the frames are packets")
@@ -108,7 +109,8 @@ impl Device {
                             split_frame.push(it);
                             continue;
                         }
-                        // Placed payloads are contiguous.
+                        // After a frame that was not split, payloads are copied out of their places, so that placed
+                        // payloads are contiguous.
                         Ok(it) => {
                             frames.push(it.copy_out(place));
                             continue;
@@ -136,7 +138,7 @@ fn copy(frame: &[u8], at: usize, buffer: &mut Buffer, front: Option<HeaderLayout
 
 /// Largest number of frames in a batch.
 pub const BATCH_COUNT: usize = 64;
-/// Spacing of long frames in device memory, in bytes: half a page of 4 KiB. Frames beyond it use a multiple.
+/// Spacing of long frames in device memory, in bytes: half a page of 4 KiB. Longer frames use a multiple of it.
 const SLOT_LEN: usize = 2_048;
 /// Spacing of frames if all frames are short, in bytes.
 const SHORT_LEN: usize = 128;

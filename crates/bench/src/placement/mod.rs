@@ -4,8 +4,8 @@
 //!
 //! The loop works in memory alone. Copying moves a frame from the device's memory to a buffer, and its payload from
 //! there to its datagram. Placement moves the payload from the device's memory straight to its datagram. Each
-//! method is compared with a loop that makes only its copies. The ratio of these loops is the gain of fewer copies.
-//! Any gain beyond this ratio is due to fewer header reads.
+//! method is compared with a loop that makes only the copies of the method. The ratio of the two loops is the gain
+//! of fewer copies. Any gain beyond this ratio is due to fewer header reads.
 
 mod device;
 mod plain;
@@ -25,7 +25,7 @@ use plain::{Copies, Plain};
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// Measures, and prints the tables.
+/// Measures all cases, and prints the tables of times and of successful predictions.
 ///
 /// # Errors
 /// The process cannot be pinned to a CPU.
@@ -88,7 +88,7 @@ fn time(shape: &PlacementCase, rounds: usize) {
                 4 => plain.receive_all(Copies::One),
                 arm => arms[arm].receive_all(NOW, count, |_| {}),
             };
-            // Warm up: the caches that the previous arm left are to be no part of the result.
+            // One untimed pass first, so that the cache contents of the previous mode do not affect the result.
             pass();
             let started = Instant::now();
             (0..passes).for_each(|_| pass());

@@ -20,13 +20,13 @@ pub enum Copies {
 /// The copies of one section, computed beforehand.
 pub struct Plain {
     device: Device,
-    /// For each frame, the offset of the payload in its datagram, and the index of the datagram's buffer.
+    /// For each frame, the number of its datagram, and the offset of the payload in the datagram's buffer.
     places: Vec<(usize, usize)>,
     smalls: &'static mut [u8],
     small_len: usize,
     datagrams: &'static mut [u8],
     datagram_len: usize,
-    /// Number of buffers used in turn where places are assigned for a complete batch.
+    /// Number of datagram buffers used in turn with one copy, where all places of a batch are assigned beforehand.
     turns: usize,
 }
 

@@ -49,8 +49,8 @@ fn blind(device: Device, firsts: &[bool], fragments: usize) -> f64 {
     f64::from(hit) / f64::from(tried.max(1))
 }
 
-/// Returns the share of fragments that are placed if each header is parsed before its place is chosen. Parsing
-/// first works for any order of fragments.
+/// Returns the share of fragments that are placed if each header is parsed before its place is chosen. With this
+/// method, the order of fragments has no influence.
 fn directed(device: Device) -> f64 {
     let count = device.len();
     let mut receiver = Receiver::new(device, PlacementMode::Always, Pages::Small);
@@ -82,7 +82,7 @@ fn turns(fragments: usize, q: f64) -> (Section, Vec<bool>) {
 
 /// Number of hosts that take turns.
 const HOSTS: usize = 8;
-/// Number of datagrams sent. Rows with many turns have a third of it.
+/// Number of datagrams sent. In rows with frequent turns, only about a third of them are evaluated.
 const DATAGRAMS: usize = 8_000;
 /// Payload of a fragment, in bytes. The length has no influence on the shares.
 const STEP: usize = 64;

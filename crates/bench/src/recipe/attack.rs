@@ -17,7 +17,7 @@ pub enum Attack {
     RandomOffsets,
     /// One datagram of the maximum length, in fragments of eight bytes, the even fragments first.
     EveryOther,
-    /// First fragments of datagrams that never continue, from all sources.
+    /// First fragments from many sources, without any later fragments.
     FirstFragments,
     /// A first fragment and a last one at a high offset, for each of many keys.
     FarEnds,

@@ -52,7 +52,7 @@ pub enum Recipe {
 pub enum ArrivalOrder {
     /// In the order of sending.
     Forward,
-    /// The last fragment of each datagram first.
+    /// In reverse order: the last fragment of each datagram arrives first.
     Reverse,
     /// Fragments: in any order, across all interleaved datagrams. Segments: 1 in 100 is swapped with the next.
     Random,

@@ -28,7 +28,7 @@ pub fn wide(len: usize, mtu: usize) -> (Section, Reference) {
     (section, Reference::Packets(fragments))
 }
 
-/// Returns TCP packets of up to 64 KiB whose checksums are left to the network card, and their segments.
+/// Returns TCP packets of up to 64 KiB whose checksums are left to the NIC, and their segments.
 pub fn gso_packets(segment: usize) -> (Section, Reference) {
     let per_gso = (usize::from(u16::MAX) - IPV4_LEN - TCP_LEN) / segment;
     let count = PACKETS_MIN.div_ceil(per_gso).max(16);
@@ -45,7 +45,7 @@ pub fn gso_packets(segment: usize) -> (Section, Reference) {
     (section, Reference::Packets(segments))
 }
 
-/// Segments a GSO packet as a network card does, in the simplest form.
+/// Segments a GSO packet as a NIC does, with the simplest possible code.
 fn cut(gso: &[u8], segment: usize, segments: &mut Vec<Vec<u8>>) {
     let (header, payload) = gso.split_at(IPV4_LEN + TCP_LEN);
     let count = payload.len().div_ceil(segment);
@@ -91,7 +91,7 @@ pub fn mixed() -> (Section, Reference) {
     (section, Reference::Count(count))
 }
 
-/// Bytes whose checksums are computed in one section, far fewer than the second-level cache has room for.
+/// Total length of the byte strings of one section, in bytes. They fit the second-level cache of most CPUs.
 const BYTES_AT_ONCE: usize = 256 << 10;
 
 #[cfg(test)]

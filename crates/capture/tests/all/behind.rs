@@ -53,7 +53,7 @@ fn nothing_is_written_once_the_writer_is_gone() {
         writer.packet(0, Some(Time::ZERO), &[&packet]).unwrap();
     }
     drop(writer);
-    // The thread held the other end; it has ended.
+    // The thread held the other reference, so the thread has ended.
     assert_eq!(Arc::strong_count(&written), 1);
     assert!(*written.lock().unwrap() > 0);
 }
@@ -68,7 +68,7 @@ fn fill<W: Write>(mut writer: Writer<W>, count: u64) -> Result<W, Error> {
     writer.finish()
 }
 
-/// An output with room for a number of bytes.
+/// An output with room for `room` more bytes. It fails like a full disk.
 struct Full {
     room: usize,
 }

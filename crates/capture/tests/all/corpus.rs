@@ -1,6 +1,6 @@
 //! Captures from many tools -> the packet counts that other tools report for them.
 //!
-//! The captures are not part of the project. Without them the test says so and tests nothing.
+//! The captures are not part of the project. Without these captures, the test prints a message and tests nothing.
 
 use std::collections::HashMap;
 use std::fs;
@@ -53,8 +53,8 @@ fn packets_are_those_that_another_reader_finds() {
     }
 }
 
-/// Copies a capture and compares it, up to the damage and except for a writer's changes. Returns the number of
-/// packets and the outcome.
+/// Copies a capture and compares the copy with the original, up to any damage. The expected copy includes the
+/// changes that a writer makes. Returns the number of packets and the outcome of reading.
 fn check_copy(name: &str, file: &[u8]) -> (u64, Result<(), Error>) {
     let mut writer = Writer::new(Vec::new(), Compression::None).unwrap();
     let mut reader = Reader::new(file).unwrap();
@@ -108,7 +108,7 @@ fn check_copy(name: &str, file: &[u8]) -> (u64, Result<(), Error>) {
     (packets, outcome)
 }
 
-/// Raises a snap length that is too small for wide packets. Returns whether it was.
+/// Raises a snap length that is too small for wide packets. Returns whether the snap length was raised.
 fn raise(order: ByteOrder, field: &mut [u8]) -> bool {
     let bytes = field.try_into().unwrap();
     let snap_len = match order {
@@ -122,7 +122,7 @@ fn raise(order: ByteOrder, field: &mut [u8]) -> bool {
     is_small
 }
 
-/// Every packet that pcap-parser's own readers return; `None` for an unknown format.
+/// Returns every packet that pcap-parser's own readers return; `None` for an unknown format.
 fn packets_by_pcap_parser(file: &[u8]) -> Option<Vec<(Vec<u8>, u32)>> {
     // Room for the whole file, so that one refill reads it and a second "incomplete" is its end.
     let mut reader = pcap_parser::create_reader(file.len() + 1024, file).ok()?;
@@ -152,7 +152,7 @@ fn packets_by_pcap_parser(file: &[u8]) -> Option<Vec<(Vec<u8>, u32)>> {
     }
 }
 
-/// The folder of captures and its index; without them a message on standard error.
+/// Returns the folder of captures and the text of its index. Without an index, writes a message to standard error.
 fn corpus() -> Option<(PathBuf, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/captures");
     let index = fs::read_to_string(folder.join("index.tsv"));

@@ -1,4 +1,4 @@
-//! Damaged captures -> every complete record, and one plain sentence about the damage.
+//! Damaged captures -> every complete record, and one error message about the damage.
 
 use std::io;
 
@@ -78,7 +78,7 @@ fn only_zeros_may_follow_a_gzip_file() {
     }
 }
 
-/// Repeat a failure with CAPTURE_SEED set to the seed that it printed.
+/// To repeat a failure, set CAPTURE_SEED to the printed seed.
 #[test]
 fn no_mutation_panics_or_hangs() {
     let mut samples: Vec<_> = samples::all().iter().map(Sample::bytes).collect();
@@ -173,7 +173,7 @@ fn a_record_longer_than_its_snap_length_is_still_read() {
     assert!(outcome.is_ok() && fragments.len() == 3);
 }
 
-/// Reads a file, writes its items and a packet beside each, and counts the items.
+/// Reads a file, and writes each item. Each packet is also written as a new packet. Returns the number of items.
 fn rewrite(file: &[u8]) -> usize {
     let mut writer = Writer::new(io::sink(), Compression::None).unwrap();
     let mut items = 0;
@@ -206,7 +206,7 @@ impl Drop for TellSeed {
     }
 }
 
-/// Numbers that look random and are the same for a seed (xorshift64*, Vigna 2016).
+/// Pseudo-random numbers from a seed (xorshift64*, Vigna 2016).
 struct Random(u64);
 
 impl Random {
@@ -227,7 +227,8 @@ impl Random {
             0 => file.truncate(at),
             1 => file.insert(at.min(file.len()), self.next() as u8),
             2 => drop(file.drain(at.min(file.len())..(at + self.below(40)).min(file.len()))),
-            // Lengths are words, so a word of 0, a small or a huge one finds more than a byte does.
+            // Lengths are words, so replacing a word by 0, a small or a huge number finds more bugs than replacing
+            // a byte.
             3 => {
                 let word = [0, 1, 12, 0xff, 0x7fff_ffff, u32::MAX, 1 << 24, 1 << 25][self.below(8)];
                 let word = if self.below(2) == 0 { word.to_le_bytes() } else { word.to_be_bytes() };

@@ -262,7 +262,7 @@ fn a_file_name_asks_for_its_compression() {
     assert_eq!(asked, [None, Gzip, Gzip, Zstd, None, None]);
 }
 
-/// Reads a capture and writes every item of it.
+/// Reads a capture and writes every item. Returns the copy and the outcome of reading.
 fn copy(file: impl Read, compression: Compression) -> (Vec<u8>, Result<(), Error>) {
     let mut writer = Writer::new(Vec::new(), compression).unwrap();
     let mut reader = Reader::new(file).unwrap();
@@ -279,7 +279,8 @@ fn copy(file: impl Read, compression: Compression) -> (Vec<u8>, Result<(), Error
     (writer.finish().unwrap(), outcome)
 }
 
-/// The blocks in front of the first packet, in every format, and the resolution of its timestamps, in nanoseconds.
+/// Returns the items before the first packet for every format, each with the resolution of timestamps, in
+/// nanoseconds.
 fn starts() -> Vec<(Sample, u64)> {
     let mut starts = Vec::new();
     for order in ORDERS {
@@ -297,7 +298,7 @@ fn starts() -> Vec<(Sample, u64)> {
     starts
 }
 
-/// Packets of many lengths, at multiples of `nanos`.
+/// Returns packets of many lengths, with times that are multiples of `nanos` nanoseconds.
 fn packets(nanos: u64) -> Vec<(Time, Vec<u8>)> {
     let lens = (0..9).chain([60, 1500, 1514, 9000, 65_535, 32 << 10, 300_000]).chain([1514; 400]);
     let time = |at: usize| Time::from_nanos((1_700_000_000_123_456_789 + at as u64 * 1_000_001) / nanos * nanos);
@@ -319,7 +320,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// Gives one byte, then is interrupted, then gives one byte.
+/// An input whose reads are interrupted and return one byte in turn.
 struct Trickle<'a> {
     left: &'a [u8],
     hiccup: bool,

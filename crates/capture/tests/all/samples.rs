@@ -2,7 +2,7 @@
 
 use wideload_capture::{ByteOrder, Item, Reader, Resolution, Variant};
 
-/// A capture in the items that a reader should return.
+/// A capture, as the items that a reader must return.
 #[derive(Clone)]
 pub struct Sample {
     pub name: String,
@@ -28,8 +28,8 @@ impl Sample {
         self.fragments.iter().flat_map(|fragment| fragment.raw.clone()).collect()
     }
 
-    /// The number of complete items, the number of packets among them, and the start of the next one, in `len`
-    /// bytes.
+    /// For the first `len` bytes, returns the number of complete items, the number of packets among them, and the
+    /// offset of the next item.
     pub fn whole(&self, len: usize) -> (usize, u64, usize) {
         let (mut fragments, mut packets, mut end) = (0, 0, 0);
         for fragment in &self.fragments {
@@ -56,7 +56,7 @@ impl From<&Item<'_>> for Piece {
     }
 }
 
-/// One sample of each kind. A writer keeps their snap lengths and section lengths.
+/// Returns one sample of each kind. A writer does not change the snap lengths and section lengths of these samples.
 pub fn all() -> Vec<Sample> {
     let mut samples = Vec::new();
     for order in ORDERS {

@@ -1,6 +1,6 @@
-//! A job -> the text below the options of its `--help`: details, two examples, the exit status.
+//! A job -> the text below the options in the job's `--help`: details, two examples, the exit status.
 //!
-//! The first lines stand with the arguments, as their comments.
+//! The first line of each help text is the doc comment of the job.
 
 pub(super) const DEMO_HELP: &str = "\
 Takes about a minute. Two hosts send real TCP through each of the three in turns. The hosts are private namespaces of this \

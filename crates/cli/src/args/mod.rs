@@ -1,7 +1,8 @@
 //! Command line -> a job and its arguments.
 //!
-//! Each job has a struct of its arguments. `rewrite` and `lab` have their own files; values.rs reads single values, help.rs has
-//! the long texts of `--help`, renamed.rs warns of former names.
+//! Each job has a struct for its arguments. The structs of `rewrite` and `lab` are in files of their own. The file
+//! values.rs parses single values, help.rs contains the long texts of `--help`, and renamed.rs warns about former
+//! names.
 
 mod help;
 mod lab;

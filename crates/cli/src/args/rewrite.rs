@@ -1,4 +1,5 @@
-//! Arguments of `wideload rewrite` -> settings of the job, or a sentence about the contradiction in them.
+//! Arguments of `wideload rewrite` -> settings of the job, or a sentence about a contradiction between the
+//! arguments.
 
 use super::values::{exempt, hold, seconds, seconds_or_none};
 use crate::rewrite::{As, Settings, Stages};
@@ -210,7 +211,7 @@ impl Rewrite {
             fragment_policy: policy.filter(|_| on(Stage::Merge)),
             coalesce: mode.or(of_ends.then_some(Mode::Resize)).filter(|_| on(Stage::Coalesce)),
             segment: switch((self.segment || of_ends) && on(Stage::Segment)),
-            // Hop by hop, reassembled datagrams are fragmented again.
+            // With the policy reassemble-hop, reassembled datagrams are fragmented again.
             fragment: switch(
                 (self.fragment || role.is_some() || policy == Some(FragmentPolicy::ReassembleHop))
                     && on(Stage::Fragment),

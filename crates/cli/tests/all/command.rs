@@ -77,8 +77,8 @@ fn output_times_are_capture_times_even_where_those_leap() {
     let scratch = Scratch::new();
     let fragments = |id| cut(&udp(1_000, id, 0), 504);
     let second = |number: u64| number * 1_000_000_000;
-    // In 1970, in 2096, at the end of time, and an hour before the first. Each datagram is complete within a
-    // second.
+    // Datagrams in 1970, in 2096, at the end of time, and an hour before the first. Each datagram is complete
+    // within a second.
     let mut records = Vec::new();
     for (id, start) in [(1, second(5_000)), (2, second(4_000_000_000)), (3, u64::MAX - 5), (4, second(1_400))] {
         let [first, last] = &fragments(id)[..] else { panic!("two pieces") };
@@ -90,7 +90,7 @@ fn output_times_are_capture_times_even_where_those_leap() {
     let output = scratch.path("out.pcap");
     let run = scratch.rewrite(&[&input, &output], &["--mtu", "65535"]);
     assert_eq!(run.status.code(), Some(0), "{}", said(&run));
-    // A pcap has 32 bits for seconds, so its end of time can be written.
+    // A pcap file has 32 bits for seconds, so the end of time can be written.
     let times: Vec<_> = frames(&output).iter().map(|(time, _)| time / 1_000_000_000).collect();
     let end_of_time = frames(&input)[5].0 / 1_000_000_000;
     assert_eq!(times, [5_000, 4_000_000_000, end_of_time, 1_400, 1_530, 1_600]);
@@ -111,7 +111,7 @@ fn a_fragment_past_65535_bytes_is_not_fragmented() {
 #[test]
 fn truncated_packets_pass_and_are_counted() {
     let scratch = Scratch::new();
-    // A packet of a sender that leaves the length to its network card, in a capture of 96 bytes for each packet.
+    // A packet whose sender leaves the length field to the NIC, in a capture with 96 bytes of each packet.
     let mut offloaded = udp(3_000, 1, 0);
     offloaded[2..4].fill(0);
     offloaded[9] = 6;
@@ -160,7 +160,7 @@ fn non_ip_frames_pass_unchanged_and_are_counted() {
     let mut bad_version = udp(100, 2, 0);
     bad_version[0] = 0x75;
     let truncated = udp(3_000, 3, 0)[..2_000].to_vec();
-    // A sender's packet beyond 65,535 bytes, which no length field can state.
+    // A sender's packet of more than 65,535 bytes, which a length field cannot express.
     let mut too_long = udp(100, 4, 0);
     too_long[2..4].fill(0);
     too_long[9] = 6;

@@ -50,7 +50,7 @@ fn describe(command: &Command, page: &mut String) {
     }
 }
 
-/// A command and all that are shown below it.
+/// Collects a command and all of its visible subcommands.
 fn collect<'a>(command: &'a Command, all: &mut Vec<&'a Command>) {
     all.push(command);
     for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {

@@ -85,7 +85,7 @@ fn former_names_are_added_with_the_same_values_and_removed_again() {
         names(Event::ALL, Event::name, Event::former_name).iter().filter(|it| it.1.is_some()).count();
     assert_eq!(both.all.to_wide.events.len(), Event::ALL.len() + former_count);
     assert_eq!(both.without_former_names(), plain);
-    // Where both names came, the name of today decides.
+    // If a counter has both names, the value under the current name counts.
     let mut differing = plain.clone();
     differing.all.to_wide.events.insert("absorbed".to_owned(), Count { packets: 9, bytes: 9 });
     assert_eq!(differing.without_former_names(), plain);
@@ -168,7 +168,7 @@ fn worker_processes_of_version_0_1_and_this_one_understand_each_other() {
 /// Adds the paths of all keys of a value: `a.b`, and `a[].b` in a list. A count of packets and bytes is one path.
 fn collect(path: &str, value: &Value, keys: &mut BTreeSet<String>) {
     match value {
-        // Counters are many, and all alike.
+        // There are many counters, and all have these two keys.
         Value::Object(fields) if fields.keys().eq(["bytes", "packets"]) => {}
         Value::Object(fields) => {
             for (name, value) in fields {

@@ -88,7 +88,7 @@ fn balance(report: &str, output: &Path, what: &str) {
         let figure = |name: &str| report[side][name].as_u64().unwrap();
         assert_eq!(figure("bytes"), figure("payload") + figure("headers") + figure("untouched"), "{side}: {what}");
     }
-    // The table states the content of the file.
+    // The report must agree with the content of the file.
     let mut reader = Reader::new(fs::File::open(output).unwrap()).unwrap();
     let (mut packets, mut bytes) = (0, 0);
     while let Some(item) = reader.next().unwrap() {
@@ -118,7 +118,7 @@ fn mutate(original: &[u8], random: &mut Random) -> Vec<u8> {
         1 => bytes.truncate(random.below(bytes.len())),
         2 => swap_blocks(&mut bytes, random),
         _ => {
-            // A run of the file's bytes at another place: lengths and headers in the wrong place.
+            // Copies a range of the file's bytes to another place, so that lengths and headers are wrong.
             let len = random.below(bytes.len().min(200)) + 1;
             let (from, to) = (random.below(bytes.len() - len + 1), random.below(bytes.len() - len + 1));
             bytes.copy_within(from..from + len, to);
@@ -154,7 +154,7 @@ fn originals() -> Vec<Vec<u8>> {
     originals
 }
 
-/// A generator whose only need is to differ from seed to seed (SplitMix64).
+/// A random generator (SplitMix64). Its numbers only need to differ between seeds.
 struct Random(u64);
 
 impl Random {
@@ -182,5 +182,5 @@ const DIRECTIONS: [&[&str]; 12] = [
     &["--mtu", "65535", "--coalesce", "reversible", "--hold", "0.1"],
     &["--mtu", "9000", "--coalesce", "resize", "--segment", "--hold", "0.1"],
 ];
-/// Far longer than any of them needs.
+/// Time limit of one rewrite, far above the time that any of these captures needs.
 const LONGEST: Duration = Duration::from_secs(20);

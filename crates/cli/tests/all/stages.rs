@@ -127,7 +127,7 @@ fn a_wrong_checksum_stays_wrong_however_its_packet_leaves() {
     assert_eq!(frames(&output)[0].1, damaged, "it joins nothing");
 }
 
-// A truncated packet does not show its flow.
+// The flow of a truncated packet is unknown.
 #[test]
 fn malformed_packets_overtake_no_segment() {
     let scratch = Scratch::new();

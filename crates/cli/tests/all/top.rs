@@ -38,7 +38,7 @@ fn losses_alone_are_red() {
 
 #[test]
 fn no_figure_is_cut_at_any_usual_width() {
-    // Whatever the figures are, the last of each is there with all that is in front of it.
+    // Even large figures are shown completely, from the first digit to the unit.
     let mut large = after();
     large.seconds = 3_901.0;
     for direction in [&mut large.all.to_wide, &mut large.all.to_narrow] {

@@ -1,6 +1,6 @@
 //! A command line -> whether `wideload` accepts its arguments and its files exist.
 //!
-//! This is the only test of commands that measure for minutes, and of those that no test may run.
+//! Commands that measure for minutes, and commands that no test is allowed to run, have only this test.
 
 use crate::pages::{Command, Marker, root};
 use clap::Parser;
@@ -58,7 +58,7 @@ fn is_call_of(text: &str, name: &str) -> bool {
     calls(text).any(|words| format!("{} ", words[1..].join(" ")).starts_with(&format!("{name} ")))
 }
 
-/// Files of the repository that a command names and that are not there.
+/// Files of the repository that a command names but that do not exist.
 fn missing_files(text: &str) -> impl Iterator<Item = String> {
     let words = text.split([' ', '=', '<']).map(|word| word.trim_matches(['"', '\'']));
     let ours = words.filter(|word| FOLDERS.iter().any(|folder| word.starts_with(folder)));

@@ -40,7 +40,7 @@ pub fn missing(commands: &[Command]) -> Option<String> {
 /// Runs the commands of a page in namespaces of their own.
 ///
 /// # Errors
-/// A command failed, or left something.
+/// A command failed, or did not undo a change.
 pub fn outside(page: &str) -> Result<(), Failed> {
     let scratch = Scratch::new()?;
     // A shell is the first process of the namespace: it collects the ended ones.
@@ -60,7 +60,7 @@ pub fn outside(page: &str) -> Result<(), Failed> {
     }
 }
 
-/// The page whose commands this process is to run, if it is the one in the namespaces.
+/// The page whose commands this process must run, if this is the process in the namespaces.
 pub fn page_to_run_inside() -> Option<String> {
     env::var(PAGE).ok()
 }
@@ -120,14 +120,13 @@ fn hide_the_machine() -> Result<(), String> {
 struct Live {
     folder: PathBuf,
     network: Network,
-    /// Its settings before the first command.
+    /// The host's settings before the first command.
     before: Vec<String>,
 }
 
 impl Live {
     fn run(&self, command: &Command) -> Result<(), String> {
-        let own = self.folder.join(".cargo/bin");
-        let path = format!("{}:{}:{SYSTEM_PATH}", shims().display(), own.display());
+        let path = format!("{}:{SYSTEM_PATH}", shims().display());
         let command = &interrupted(command);
         let said = self.network.middle.space().enter(|| run(&self.folder, &path, command))?;
         let expected = EXPECTED.iter().filter(|(part, _)| command.text.contains(part));
@@ -201,7 +200,7 @@ fn service(text: &str) -> Option<(&str, &str)> {
     Some((verb, name))
 }
 
-/// The processes of the program, but none that only waits to be collected.
+/// The processes of the program, except those that have ended and were not waited for.
 fn processes() -> io::Result<Vec<String>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
@@ -213,7 +212,7 @@ fn processes() -> io::Result<Vec<String>> {
     Ok(found)
 }
 
-/// All files below a directory that may not exist.
+/// All files below a directory; none if the directory does not exist.
 fn files_in(folder: impl AsRef<Path>) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).map(|entries| entries.flatten().collect()).unwrap_or_else(|_| Vec::new());
     let (folders, files): (Vec<_>, Vec<_>) = entries.iter().map(|entry| entry.path()).partition(|it| it.is_dir());
@@ -233,9 +232,9 @@ fn is_in_path(tool: &str) -> bool {
 const PAGE: &str = "WIDELOAD_DOCS_PAGE";
 const OUTSIDE: &str = "WIDELOAD_DOCS_OUTSIDE";
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// Longest run of a page, in seconds.
+/// Longest execution of all commands of a page, in seconds.
 const LIMIT: &str = "55";
-/// A part of a command, and a part of its answer.
+/// A part of a command, and a part of the command's expected output.
 const EXPECTED: [(&str, &str); 7] = [
     ("top border --once", "border"),
     ("top border --json", "{"),

@@ -1,8 +1,9 @@
 //! README.md and the guides -> each of their commands, run.
 //!
-//! A comment above each block of commands tells how it runs; the table of docs/guide.md explains these markers. Blocks
-//! that install and start services run in private mount, process and network namespaces, with a small `systemctl` of
-//! the tests. They need root, and are ignored without it; with `WIDELOAD_REQUIRE_TOOLS=1`, as in CI, they fail.
+//! A comment above each block of commands says how the block runs. The table in docs/guide.md explains these
+//! markers. Blocks that install and start services run in private mount, process and network namespaces, with a
+//! small `systemctl` of the tests. These blocks need root, and are ignored without it. With
+//! `WIDELOAD_REQUIRE_TOOLS=1`, as in CI, they fail instead.
 
 mod arguments;
 mod live;

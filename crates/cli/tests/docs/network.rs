@@ -41,7 +41,7 @@ impl Network {
     /// Traffic passes a border: TCP, and datagrams of 1,400 bytes.
     ///
     /// # Errors
-    /// It does not.
+    /// The traffic does not pass.
     pub fn passes_a_border(&self) -> Result<(), String> {
         passes(&self.wide, &self.narrow, NARROW, 1_400)?;
         passes(&self.narrow, &self.wide, WIDE, 1_400)
@@ -50,16 +50,16 @@ impl Network {
     /// Traffic passes a wide interface: TCP, and datagrams longer than the link's MTU.
     ///
     /// # Errors
-    /// It does not.
+    /// The traffic does not pass.
     pub fn passes_a_wide_interface(&self) -> Result<(), String> {
         passes(&self.middle, &self.peer, PEER, 20_000)?;
         passes(&self.peer, &self.middle, OWN, 20_000)
     }
 
-    /// Traffic passes a router, which the host is for as long: TCP, and datagrams in fragments.
+    /// Traffic passes a router: TCP, and datagrams in fragments. The host is a router during this check.
     ///
     /// # Errors
-    /// It does not.
+    /// The traffic does not pass.
     pub fn passes_a_router(&self) -> Result<(), String> {
         ip(&self.wide, "addr add 198.51.100.1/24 dev wide0")?;
         ip(&self.wide, "route add 203.0.113.0/24 via 198.51.100.9")?;
@@ -76,7 +76,7 @@ impl Network {
     /// Settings that a gateway may change: features of the interfaces, rules, routes, links.
     ///
     /// # Errors
-    /// The kernel does not tell them.
+    /// The kernel does not return the settings.
     pub fn settings(&self) -> io::Result<Vec<String>> {
         self.middle.space().enter(|| {
             let mut settings = Vec::new();
@@ -143,7 +143,7 @@ const PEER: [u8; 4] = [10, 78, 0, 2];
 /// The wide host beyond a router, below the prefix of packaging/router.toml.
 const ROUTED: [u8; 4] = [198, 51, 100, 1];
 const MESSAGES: u64 = 20;
-/// Bits a second.
+/// Rate of the datagrams, in bits per second.
 const RATE: f64 = 20e6;
 const TRANSFER_LEN: usize = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// How a block runs.
+/// The way in which a test runs a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marker {
     /// Without root.
@@ -40,7 +40,7 @@ pub struct Command {
 /// The blocks of commands of a page.
 ///
 /// # Errors
-/// Page and line of each block that has no marker, or has a marker in vain.
+/// A block has no marker, or a marker has no block. The error contains page and line of each.
 pub fn read(page: &str) -> Result<Vec<Block>, String> {
     let text = fs::read_to_string(root().join(page)).map_err(|error| format!("{page}: {error}"))?;
     let (mut blocks, mut problems) = (Vec::new(), Vec::new());
@@ -101,7 +101,7 @@ fn parse(comment: &str) -> Result<Marker, String> {
     }
 }
 
-/// The lines of a block that are commands: no comments, no empty ones.
+/// The lines of a block that are commands, without comments and empty lines.
 fn commands(page: &str, marker: Marker, lines: &[(usize, &str)]) -> Vec<Command> {
     let mut commands: Vec<Command> = Vec::new();
     let mut continues = false;

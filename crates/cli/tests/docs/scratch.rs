@@ -31,7 +31,7 @@ impl Scratch {
         Ok(Scratch(folder))
     }
 
-    /// Its path.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         self.0.path()
     }
@@ -39,17 +39,17 @@ impl Scratch {
     /// Runs a command that needs no root, and expects its success.
     ///
     /// # Errors
-    /// It failed, or took too long.
+    /// The command failed, or took too long.
     pub fn run(&self, command: &Command) -> Result<(), String> {
         let inherited = std::env::var("PATH").unwrap_or_default();
         let path = format!("{}:{}:{inherited}", self.path().join("bin").display(), shims().display());
         run(self.path(), &path, command).map(drop).map_err(|why| format!("{}: {why}", command.place))
     }
 
-    /// Output files must not follow a link to the repository.
+    /// Checks that a command writes no output file through a link into the repository.
     ///
     /// # Errors
-    /// One would.
+    /// The command would write into the repository.
     pub fn keeps_output_inside(&self, command: &Command) -> Result<(), String> {
         let mut outputs: Vec<String> =
             arguments::calls(&command.text).filter_map(|words| output_of(&words)).collect();
@@ -78,7 +78,7 @@ fn output_of(words: &[String]) -> Option<String> {
 /// Runs a line of the shell in a folder, and returns its output.
 ///
 /// # Errors
-/// It failed, or took too long.
+/// The command failed, or took too long.
 pub fn run(folder: &Path, path: &str, command: &Command) -> Result<String, String> {
     let line = format!("set -euo pipefail; exec 2>&1; {}", command.text);
     let ran = process::Command::new("timeout")
@@ -113,5 +113,5 @@ fn out(folder: &Path) -> PathBuf {
 }
 
 const FOLDERS: [&str; 4] = ["captures", "packaging", "crates", "docs"];
-/// Longest run of a command, in seconds.
+/// Longest execution of a command, in seconds.
 const LIMIT: &str = "25";

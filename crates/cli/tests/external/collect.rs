@@ -19,7 +19,7 @@ pub struct Datagram {
     pub sha256: String,
 }
 
-/// The number of each.
+/// The number of equal datagrams, by datagram.
 pub type Datagrams = BTreeMap<Datagram, usize>;
 
 /// The datagrams that a host's rewrite to 65,535 bytes reassembles, and its other results.

@@ -10,17 +10,17 @@ use std::process::Command;
 pub struct Seen {
     /// Interface and VLAN, which separate the copies of a packet in one capture.
     pub link: String,
-    /// Names of its headers, outermost first.
+    /// Names of the packet's headers, outermost first.
     pub protocols: Vec<String>,
     /// Outermost source and destination.
     pub addresses: [String; 2],
     /// Length in its outermost IP header, in bytes; 0 without one.
     pub len: usize,
-    /// Whether it is a fragment, or reassembled from fragments.
+    /// Whether the packet is a fragment, or was reassembled from fragments.
     pub is_fragment: bool,
     /// MD5 of the frame.
     pub frame: String,
-    /// Its TCP or UDP checksum, whichever is outermost.
+    /// The verdict on the outermost TCP or UDP checksum.
     pub checksum: Verdict,
     /// The TCP segment behind its outermost IP header.
     pub tcp: Option<Segment>,

@@ -342,7 +342,7 @@ fn name(path: &Path) -> String {
 
 /// The wide sizes, and the role of the rewrite.
 const WIDE: [(&str, usize); 4] = [("host", 9_000), ("host", 65_535), ("border", 9_000), ("border", 65_535)];
-/// The narrow sizes to which each of them is rewritten.
+/// The narrow sizes, to which each wide result is rewritten.
 const NARROW: [usize; 2] = [1_500, 576];
 const FIN: u16 = 1;
 const SYN: u16 = 2;
@@ -355,7 +355,7 @@ const CAPTURES_MIN: usize = 5;
 const OWN_TCP: &str = "tcp_";
 /// Our capture with so much TCP that it must grow.
 const OWN_BULK: &str = "tcp_bulk.pcap";
-/// Third-party captures with as much: flows of 1 MB, and runs of 100 segments.
+/// Third-party captures with as much TCP: flows of 1 MB, and runs of 100 segments.
 const BULK_CLASSES: [&str; 2] = ["bulk_tcp_1MB", "tcp_run_ge100"];
 /// Captures with TCP, some with GSO packets already.
 const TCP_CLASSES: [&str; 5] = ["bulk_tcp_1MB", "tcp_run_ge100", "tcp_run_ge20", "tcp6_bulk", "tcp_super_seg"];

@@ -54,7 +54,7 @@ impl Client {
         let mut answer = String::new();
         let stream = &mut self.stream;
         let sent = stream.get_mut().write_all(line.as_bytes());
-        // A rejected client may have an answer with the reason.
+        // The gateway may have sent the reason for a rejection before it closed the connection.
         let read = stream.read_line(&mut answer);
         if read.as_ref().is_ok_and(|len| *len > 0) {
             return told(&answer).map_err(said);
@@ -101,7 +101,7 @@ impl Client {
     /// Requests the statistics.
     ///
     /// # Errors
-    /// The gateway does not answer, or this program does not know the format of its version.
+    /// The gateway does not answer, or its version uses a format that this program does not know.
     pub fn status(&mut self) -> io::Result<Stats> {
         let mut answer = self.ask(&Request::Status {})?;
         let stats: Stats = serde_json::from_value(answer.remove("status").unwrap_or_default())?;
@@ -109,7 +109,7 @@ impl Client {
     }
 }
 
-/// Returns the fields of an answer.
+/// Returns the fields of a successful answer. Otherwise, the error contains the gateway's reason.
 fn told(answer: &str) -> io::Result<Map<String, Value>> {
     let mut fields: Map<String, Value> = serde_json::from_str(answer)?;
     fields.remove("schema");

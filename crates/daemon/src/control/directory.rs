@@ -35,7 +35,7 @@ pub fn undo() -> io::Result<Vec<PathBuf>> {
 fn undo_in(directory: &Path, timeout: Duration) -> io::Result<Vec<PathBuf>> {
     let left: Vec<_> = paths_in(directory).into_iter().filter_map(|path| Some((left_at(&path)?, path))).collect();
     if !left.is_empty() {
-        // A new socket has its file before it listens.
+        // A new socket has a file before it listens.
         std::thread::sleep(timeout);
     }
     let mut removed = Vec::new();
@@ -56,7 +56,7 @@ fn undo_in(directory: &Path, timeout: Duration) -> io::Result<Vec<PathBuf>> {
     Ok(removed)
 }
 
-/// Returns the identity of the socket at a path; `None` if a process listens there.
+/// Returns the identity of the stale socket at a path; `None` if there is no socket, or if a process listens on it.
 fn left_at(path: &Path) -> Option<Identity> {
     let it = fs::symlink_metadata(path).ok().filter(|it| it.file_type().is_socket())?;
     // Connecting to a socket with a full queue would block.
@@ -112,7 +112,7 @@ mod tests {
         }
         fs::write(at("file.sock"), "precious").expect("there is room");
         std::os::unix::fs::symlink(at("killed.other"), at("link.sock")).expect("there is room");
-        // It starts to listen a moment later.
+        // This socket starts to listen a moment later.
         let socket =
             socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).expect("it is free");
         let address = SocketAddrUnix::new(at("begins.sock")).expect("it is short");

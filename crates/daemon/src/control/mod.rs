@@ -1,6 +1,6 @@
 //! Requests to a running gateway -> answers, each one line of JSON, on a Unix socket.
 //!
-//! Administrators and scripts change and query a running gateway here.
+//! Administrators and scripts query and control a running gateway through this socket.
 //!
 //! | request | effect |
 //! |---|---|
@@ -51,7 +51,8 @@ pub struct Control {
 }
 
 impl Control {
-    /// Starts to answer on a thread of its own. For a stop request, `on_stop` is called after the answer was sent.
+    /// Starts to answer requests on a thread of its own. For a stop request, `on_stop` is called after the answer
+    /// was sent.
     ///
     /// # Errors
     /// The kernel cannot create a thread or a descriptor.
@@ -67,8 +68,8 @@ impl Control {
         Ok(Control { _listener: Listener::open("control", listener, desk)?, file: Some(file) })
     }
 
-    /// Starts to answer in a worker process. The supervisor created the socket, and carries out privileged
-    /// requests. `file` is the configuration file.
+    /// Starts to answer requests in a worker process. The supervisor created the socket, and carries out the
+    /// privileged requests. `file` is the configuration file.
     ///
     /// # Errors
     /// The kernel cannot create a thread or a descriptor.
@@ -262,7 +263,7 @@ fn line(connection: &mut Connection<'_, UnixStream>, bytes: &mut Vec<u8>) -> io:
     }
 }
 
-/// An answer, without its schema.
+/// An answer without the schema number, which [`json::line`] adds.
 #[derive(Serialize)]
 struct Answer {
     ok: bool,

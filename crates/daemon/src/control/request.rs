@@ -39,9 +39,9 @@ pub enum Request {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
-    /// Packets that are sent by the narrow side.
+    /// Packets toward the narrow side.
     ToNarrow,
-    /// Packets that are sent by the wide side.
+    /// Packets toward the wide side.
     ToWide,
     /// Both directions. A direction without the stage is unchanged.
     #[default]
@@ -62,7 +62,7 @@ impl Request {
     /// Parses a request.
     ///
     /// # Errors
-    /// The mistake in the request, and a way to correct it.
+    /// The request is invalid. The text names the mistake and a way to correct it.
     pub fn parse(line: &[u8]) -> Result<Request, String> {
         let value: Value = serde_json::from_slice(line).map_err(|error| {
             format!("the request is not JSON: {error}; send one object per line, such as {EXAMPLE}")

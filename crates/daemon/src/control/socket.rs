@@ -55,8 +55,8 @@ impl Socket {
         Ok(Socket { listener: socket.into(), file })
     }
 
-    /// Adopts the listening socket of the predecessor program. Without the identity of the file, any socket at the
-    /// path is taken for the adopted one.
+    /// Adopts the listening socket of the predecessor program. If `identity` is `None`, any socket file at the path
+    /// counts as that of the adopted socket.
     pub(crate) fn adopt(path: PathBuf, listener: UnixListener, identity: Option<Identity>) -> Socket {
         let there = || fs::symlink_metadata(&path).ok().filter(|it| it.file_type().is_socket());
         let identity = identity.or_else(|| there().map(|it| (it.dev(), it.ino()))).unwrap_or_default();
@@ -136,7 +136,7 @@ impl Drop for OwnFile {
     fn drop(&mut self) {
         let is_ours = fs::symlink_metadata(&self.path).is_ok_and(|it| (it.dev(), it.ino()) == self.identity);
         if is_ours {
-            // If it cannot be removed, the next gateway finds that nobody answers.
+            // If the file cannot be removed, the next gateway finds that no process answers, and removes the file.
             let _ = fs::remove_file(&self.path);
         }
     }

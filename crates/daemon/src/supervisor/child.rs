@@ -53,7 +53,7 @@ impl Child {
             .process_group(0)
             .env_remove(notify::SOCKET)
             .env_remove(fd_store::VARIABLE)
-            // It may not open files, so it cannot read its symbols for a backtrace.
+            // A worker process cannot open files, so it cannot read its symbols for a backtrace.
             .env("RUST_BACKTRACE", "0")
             .spawn()
             .map_err(said)?;
@@ -109,5 +109,5 @@ fn manner(status: &WaitIdStatus) -> String {
 pub(super) const ENDED: &str = "ended";
 /// The argument that makes this program a worker process.
 pub const WORK: &str = "work";
-/// Path of this process's program. The path stays valid if the program's file was replaced.
+/// Path of this process's program. The path still leads to this program after the program's file was replaced.
 const OWN_PROGRAM: &str = "/proc/self/exe";

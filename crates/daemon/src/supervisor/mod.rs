@@ -7,8 +7,8 @@
 //! A restart replaces the supervisor's program within the same process. The old worker process works until its
 //! successor is ready. It then hands over its held packets.
 //!
-//! An AF_XDP port cannot be kept, as its memory belongs to one process. Each worker process opens its own, and
-//! packets that arrive in between are lost.
+//! An AF_XDP port cannot be kept, as its memory belongs to one process. Each worker process opens its own AF_XDP
+//! ports. Packets that arrive between two worker processes are lost.
 
 mod child;
 mod end;
@@ -60,10 +60,11 @@ pub struct Supervisor {
     seized: Option<HostChanges>,
     /// The interfaces whose GRO was switched on.
     gro: Gro,
-    /// The workers' heartbeat; `None` unless fail-open programs are configured.
+    /// The workers' heartbeat; `None` if no program in the kernel watches it.
     heartbeat: Option<Arc<Heartbeat>>,
     watched: Vec<FailOpen>,
-    /// Programs of the predecessor, which stay attached because new ones could not be attached; `None` otherwise.
+    /// Descriptors of the predecessor's programs, which stay attached because new programs could not be attached;
+    /// `None` otherwise.
     left: Option<InheritedFds>,
     worker: Option<Child>,
     successor: Option<Successor>,
@@ -74,9 +75,8 @@ pub struct Supervisor {
     is_careful: bool,
     /// The configuration that the worker process is adopting: its text, the configuration itself, and the client
     /// that waits. `None` if no reload is under way.
-    /// result; `None` if no reload is under way.
     reload: Option<(String, Config, Waiter)>,
-    /// The client that waits for the result of a restart.
+    /// The client that waits for the result of a restart; `None` if there is none.
     awaited: Waiter,
     /// Requests to carry out, and the clients that wait for their results.
     wanted: VecDeque<(SupervisorRequest, Waiter)>,
@@ -88,7 +88,8 @@ pub struct Supervisor {
 /// Number of a client's request; `None` if no client waits for the result.
 type Waiter = Option<u64>;
 
-/// A worker process that starts while another one works, and the pipe for the held packets.
+/// A worker process that starts while another one works. `pipe` is the writing end of the pipe for held packets;
+/// `None` from the hand-over on.
 #[derive(Debug)]
 struct Successor {
     child: Child,
@@ -126,7 +127,7 @@ pub fn run(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads a file. Returns its text and its configuration, and opens nothing else.
+/// Reads a configuration file. Returns its text and the configuration. Opens no ports and no sockets.
 ///
 /// # Errors
 /// The mistakes in the file.
@@ -146,7 +147,7 @@ impl Supervisor {
             let fds: Vec<_> = children.flat_map(|child| [child.process.as_fd(), child.socket.as_fd()]).collect();
             self.wait(&fds);
             if looked_at.elapsed() > LATE {
-                // It was this process that did not run.
+                // This process itself was suspended, so the worker processes are not late.
                 self.excuse();
             }
             looked_at = Instant::now();
@@ -271,7 +272,8 @@ impl Supervisor {
 
     /// Handles the end of a worker process. `had_begun` tells whether it had begun to process packets.
     fn on_worker_death(&mut self, how: &str, had_begun: bool) {
-        // Its clients are gone with it. After a hand-over, its successor serves the clients that wait.
+        // Clients of the dead process get no answer any more. After a hand-over, the waiting clients are clients of
+        // the successor.
         if self.successor.as_ref().is_none_or(|successor| successor.pipe.is_some()) {
             self.awaited = None;
             self.wanted.iter_mut().for_each(|(_, waiter)| *waiter = None);
@@ -307,7 +309,7 @@ impl Supervisor {
         self.replace();
     }
 
-    /// Starts a worker process. If a pipe is given, the process receives handed-over packets by it.
+    /// Starts a worker process. If a pipe is given, the process reads handed-over packets from it.
     fn spawn(&self, pipe: Option<&OwnedFd>) -> io::Result<Child> {
         let begin = Begin {
             file: self.path.to_string_lossy().into_owned(),
@@ -362,7 +364,7 @@ impl Supervisor {
 
     /// Prints a sentence on standard error.
     fn say(&self, sentence: &str) {
-        // Packets pass even without a reader, or with a full disk.
+        // The log never blocks: packets are forwarded even without a reader, or with a full disk.
         self.voice.say(&format!("wideload {}: {sentence}", self.config.name));
     }
 }
@@ -380,9 +382,10 @@ const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 const LATE: Duration = Duration::from_millis(500);
 /// Longest time without a message of a worker process before it counts as hanging: ten of its heartbeats.
 const HANG_TIMEOUT: Duration = Duration::from_secs(1);
-/// Longest wait for a worker process to begin, or for a program to report that it takes over.
+/// Longest wait for a worker process to start, or for a program to report that it can take over.
 const START_TIMEOUT: Duration = Duration::from_secs(2);
-/// Number of deaths within a time after which the next worker process starts without the stages that hold packets.
+/// Number of deaths within [`DEATHS_WITHIN`] after which the next worker process starts without the stages that
+/// hold packets.
 const DEATHS_MAX: usize = 3;
 const DEATHS_WITHIN: Duration = Duration::from_secs(10);
 /// Pause after a worker process that died before it began to work.

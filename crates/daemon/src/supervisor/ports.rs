@@ -24,7 +24,8 @@ impl Supervisor {
             Err(error) => Err(error),
         };
         if !is_kept && ports.is_ok() {
-            // The worker process opens such ports itself, with privileges that this one has dropped.
+            // A worker process opens such ports itself. The current one has dropped the privileges for that, so its
+            // successor opens them.
             if self.successor.is_none() {
                 self.bring_up_heir();
             }
@@ -41,7 +42,7 @@ impl Supervisor {
 
     /// Stores these ports of an endpoint, and repeats the changes to the host for their interface.
     pub(super) fn take_up(&mut self, end: usize, ports: Vec<StoredPort>) -> io::Result<()> {
-        // The claim comes first: if it fails, it is tried again with the ports.
+        // The claim comes first: if it fails, the next request for the ports repeats it.
         self.claim()?;
         match &mut self.seized {
             Some(seized) => seized.refresh(&self.config)?,
@@ -62,7 +63,7 @@ impl Supervisor {
     }
 
     /// Sets the egress interfaces of offloaded flows to the ports' interfaces. With fail-open programs,
-    /// [`Supervisor::watch`] does so.
+    /// [`Supervisor::watch`] sets them.
     pub(super) fn set_targets(&self) {
         if self.heartbeat.is_some() || self.config.role != Role::Border {
             return;
@@ -72,7 +73,7 @@ impl Supervisor {
         }
     }
 
-    /// Attaches the fail-open programs, if configured. Must be called before packets are kept from the host.
+    /// Attaches the fail-open programs, if configured. They forward a border's packets while no worker runs.
     pub(super) fn watch(&mut self) -> io::Result<()> {
         if let Some(heartbeat) = self.heartbeat.as_ref().filter(|_| self.config.role == Role::Border) {
             self.watched = fd_store::watch(&self.ports, heartbeat)?;
@@ -81,5 +82,5 @@ impl Supervisor {
     }
 }
 
-/// Number of endpoints of a worker. Their ports are stored in sequence.
+/// Number of endpoints of a worker. The ports of a worker are stored in sequence: wide, then narrow.
 const SIDE_COUNT: usize = 2;

@@ -134,11 +134,11 @@ impl Supervisor {
         if successor.child.is_ready
             && let Some(pipe) = successor.pipe.take()
         {
-            // The answer comes before the hand-over: the old worker process answers no more after it.
+            // The answer is sent before the hand-over, because the old worker process sends no answers after it.
             self.answer_restart(Ok("the worker process hands over to its successor".to_owned()));
             self.wanted.iter_mut().for_each(|(_, waiter)| *waiter = None);
             if let Some(heartbeat) = &self.heartbeat {
-                // New packets wait meanwhile, so that the fragments of a datagram meet in one worker.
+                // New packets wait meanwhile, so that all fragments of a datagram reach the same worker.
                 heartbeat.excuse(HAND_OVER_TIMEOUT);
             }
             if let Some(worker) = &mut self.worker {

@@ -1,6 +1,6 @@
 //! A configuration file -> a supervisor with a working worker process.
 //!
-//! A supervisor starts anew, or takes over the restart state of the program before it in the same process.
+//! A supervisor starts anew, or takes over the restart state of the predecessor program in the same process.
 
 use super::child::{Child, State};
 use super::{Failure, START_TIMEOUT, Supervisor, read};
@@ -87,7 +87,8 @@ impl Supervisor {
         (supervisor.awaited, supervisor.wanted) = (restart_state.awaited, restart_state.wanted);
         supervisor.losses = restart_state.losses;
         supervisor.claims = inherited.claims(&restart_state.claims);
-        // A predecessor without claims must not be ended by another gateway that has them.
+        // A failed claim does not end this gateway, which already runs: a predecessor of an older version had no
+        // claims.
         if let Err(error) = supervisor.claim() {
             supervisor.say(&error.to_string());
         }
@@ -106,7 +107,7 @@ impl Supervisor {
             Ok(seized) => supervisor.seized = Some(seized),
             Err(error) => {
                 supervisor.say(&error.to_string());
-                // Beside a kernel, routes without programs would lead nowhere.
+                // Beside a kernel, packets on the wide routes would be lost without new programs.
                 supervisor.left = (!supervisor.config.is_beside_kernel()).then_some(inherited);
             }
         }
@@ -186,7 +187,7 @@ impl Supervisor {
         reopen::offload_doubt(reasons).iter().for_each(|doubt| self.say(doubt));
     }
 
-    /// Switches GRO on at the configured interfaces.
+    /// Switches GRO on at the configured interfaces, and restores it at all others.
     pub(super) fn suit_gro(&mut self) {
         self.gro.suit(&self.config).iter().for_each(|doubt| self.say(doubt));
     }

@@ -24,12 +24,12 @@ pub struct Live {
 }
 
 impl Live {
-    /// A gateway that holds segments for ten seconds, and receives and sends only single packets.
+    /// Starts a gateway that holds segments for ten seconds, and receives and sends only single packets.
     pub fn start() -> Live {
         Live::start_with("")
     }
 
-    /// The same with more keys for the wide side.
+    /// Starts the same gateway with more keys for the wide side.
     pub fn start_with(more: &str) -> Live {
         let folder = TempDir::new().expect("there is room");
         let text = config(folder.path(), 9_000).replace("[narrow]", &format!("{more}\n[narrow]"));
@@ -56,7 +56,7 @@ impl Live {
         self.folder.path().join(name)
     }
 
-    /// Waits until the figures are as expected, at most three seconds.
+    /// Waits until the figures are as expected, at most ten seconds.
     pub fn until(&self, is_so: impl Fn(&Stats) -> bool) -> Stats {
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
@@ -119,5 +119,5 @@ pub fn first_fragment(payload_len: usize) -> Vec<u8> {
     ip(4).part(0, vec![7; payload_len], true).bytes()
 }
 
-/// From one network card to another: an IPv4 packet.
+/// Ethernet header of an IPv4 packet from one NIC to another.
 const ETHERNET: [u8; 14] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];

@@ -7,7 +7,7 @@ use crate::ledger::Event;
 use crate::rules::{Mode, Rules, Toggle};
 use packet::{Identifications, Ip, Packet, SegmentFacts, TcpSegmentFacts};
 
-/// The state of a run that its next segment has to continue.
+/// The state at the end of a run, which the next segment has to continue.
 #[derive(Debug)]
 pub(super) struct RunEnd {
     /// The facts of the last segment of the run.
@@ -23,18 +23,20 @@ pub(super) struct RunEnd {
     pub(super) len_max: u32,
 }
 
-/// Whether a packet may be held for others, or join others. `canonical`: rewriting its headers would not change
-/// their checksums.
+/// Whether a packet may be held for later packets, or join earlier packets. `canonical`: rewriting its headers
+/// would not change their checksums.
 #[inline(always)]
 pub(super) fn may_wait(packet: &Packet, rules: &Rules, canonical: impl FnOnce() -> bool) -> bool {
     let can_be_given_back = rules.mode == Mode::Resize || canonical();
     let may_be_so_long = packet.len() <= usize::from(rules.len_max) || rules.longer == Toggle::On;
-    // A longer packet may have to be sent in fragments, and lacks the ID of the fragmented IPv6 datagram.
+    // A packet that was coalesced from reassembled packets may have to be fragmented again. For IPv6, the ID for
+    // its fragments is missing.
     let keeps_its_number = packet.max_fragment_len().is_none() || packet.ip().is_numbered();
     can_be_given_back && may_be_so_long && keeps_its_number && packet.is_single()
 }
 
-/// Returns the distance of a segment from the next expected byte. Always 0 for UDP datagrams.
+/// Returns the distance from the next expected byte to a segment, in bytes. Negative for a late segment. Always 0
+/// for a UDP datagram.
 #[inline(always)]
 pub(super) fn ahead(next_seq: u32, tcp: Option<&TcpSegmentFacts>) -> i32 {
     tcp.map_or(0, |tcp| distance(next_seq, tcp.seq))
@@ -149,7 +151,7 @@ fn count_max(tcp: Option<&TcpSegmentFacts>, is_strict: bool) -> u32 {
     }
 }
 
-/// Returns the distance between two sequence numbers, modulo 2^32 (RFC 9293 section 3.4).
+/// Returns the signed distance between two sequence numbers, modulo 2^32 (RFC 9293 section 3.4).
 #[inline(always)]
 pub(super) fn distance(from: u32, to: u32) -> i32 {
     to.wrapping_sub(from) as i32

@@ -31,7 +31,8 @@ use packet::{Frame, Packet, SegmentFacts, TcpFacts, TcpSegmentFacts, Time, tcp};
 use reorder::ReorderSlab;
 use stream::{HOLD_MAX, HOLD_MIN, Outcome, STREAM_CHARGE, Stream};
 
-/// Coalesces the segments of each stream into GSO packets. The connection table leads to the streams.
+/// Coalesces the segments of each stream into GSO packets. The connection table contains the handles of the
+/// streams.
 #[derive(Debug)]
 pub struct Coalescer {
     streams: FairQueue<Stream>,
@@ -49,7 +50,7 @@ pub struct Coalescer {
     exempt: Vec<Exempt>,
     /// The number of the direction whose packets are coalesced.
     direction: usize,
-    /// Number of streams with held packets, indexed by a hash of the two addresses. Needed for fragments, which do
+    /// Numbers of streams with held packets, indexed by a hash of the two addresses. Needed for fragments, which do
     /// not identify their stream.
     pairs: Box<[u32]>,
     secret: Secret,
@@ -86,7 +87,7 @@ impl Coalescer {
         Coalescer { direction, ..self }
     }
 
-    /// Whether the lengths of segments may change in GSO packets.
+    /// Whether segments of GSO packets may have other lengths than the received segments.
     pub(crate) fn resizes(&self) -> bool {
         self.rules.mode == Mode::Resize
     }
@@ -98,7 +99,7 @@ impl Coalescer {
         self
     }
 
-    /// Looks up the connection of a packet, and compares its headers with those of its stream.
+    /// Looks up the connection of a packet, and compares the packet's headers with those that the stream expects.
     #[inline(always)]
     pub(crate) fn find(&self, connections: &mut Connections, packet: &Packet) -> Found {
         let continues = |at, packet: &Packet| {
@@ -114,8 +115,8 @@ impl Coalescer {
         self.push_with(now, packet, connections, out, &mut CopyPayload);
     }
 
-    /// Takes a packet as [`push`](Coalescer::push) does, with another [`PayloadSink`]. The sink copies payloads on
-    /// the fast path: the headers continue the stream's headers, and the checksum is known to be right.
+    /// Takes a packet as [`push`](Coalescer::push) does, with another [`PayloadSink`]. The sink only moves payloads
+    /// on the fast path, for segments whose headers continue the stream's headers.
     #[inline]
     pub fn push_with(
         &mut self,
@@ -236,7 +237,7 @@ impl Coalescer {
         }
     }
 
-    /// Records all streams of the burst in `streams`.
+    /// Updates the time-outs and the memory charges in `streams` for all streams of the burst.
     fn file_burst(&mut self) {
         let mut fresh = core::mem::take(&mut self.burst);
         fresh.drain(..).for_each(|at| self.file_stream(at));
@@ -251,7 +252,7 @@ impl Coalescer {
         self.count_pair(pair, false, holds_something);
     }
 
-    /// Whether no stream has to be evicted, even if all streams of the burst, and `more` others, reach their
+    /// Whether the charges stay within the limit even if all streams of the burst, and `more` others, reach their
     /// maximum charge.
     fn has_room_for(&self, more: usize) -> bool {
         self.streams.charged() + (self.burst.len() + more) * FRESH_LEN_MAX <= self.limit
@@ -308,7 +309,7 @@ impl Coalescer {
         }
     }
 
-    /// Removes all streams from the connection table. No stream may have held packets.
+    /// Removes all streams from the connection table. The streams must not hold packets.
     pub(crate) fn forget_all(self, connections: &mut Connections) {
         self.streams
             .entries()
@@ -326,7 +327,7 @@ impl Coalescer {
         streams.filter(|stream| stream.holds_something())
     }
 
-    /// Returns the time-out of this stream in `streams`.
+    /// Returns the time-out that `streams` applies to this stream while it holds packets.
     fn hold_timeout(&self, stream: &Stream) -> Duration {
         let hold = stream.hold(&self.rules);
         match self.rules.hold {
@@ -337,16 +338,16 @@ impl Coalescer {
 
     /// Whether no packet is held.
     pub fn is_empty(&self) -> bool {
-        // A stream with held packets has at most this time-out.
+        // The time-out of a stream with held packets is at most the longest hold time.
         self.burst_streams().next().is_none() && self.streams.oldest_within(self.longest_hold()).is_none()
     }
 
-    /// Sets whether later segments may become longer than received.
+    /// Sets whether later segments are coalesced if their packets exceed `len_max`.
     pub(crate) fn set_longer(&mut self, longer: Toggle) {
         self.rules.longer = longer;
     }
 
-    /// Recounts the held packets and payload bytes, and the number of their buffers.
+    /// Recounts the held packets with their payload bytes, and their buffers.
     pub fn held(&self) -> (Tally, usize) {
         let (mut tally, mut buffers) = (Tally::NONE, 0);
         for (held, count) in self.streams.values().map(|stream| stream.held(&self.places)) {
@@ -367,8 +368,8 @@ impl Coalescer {
         self.streams.count()
     }
 
-    /// Prefetches for all frames except the first: hints, then connections and their streams, then destinations of
-    /// payloads.
+    /// Prefetches data for later frames, at fixed distances: packets, hints, connections and streams, and payload
+    /// positions.
     #[inline]
     pub fn prefetch(&self, frames: &[Frame], connections: &Connections, sink: &impl PayloadSink) {
         if self.streams.count() > NEAR_COUNT {
@@ -403,7 +404,7 @@ impl Coalescer {
         }
     }
 
-    /// Creates the stream of a packet.
+    /// Creates the stream of a packet. `None` if the packet has no connection.
     fn open(
         &mut self,
         now: Time,
@@ -422,7 +423,7 @@ impl Coalescer {
         Some(at)
     }
 
-    /// Takes a segment of a stream that may join its run.
+    /// Takes a segment that may join the run of its stream.
     fn advance(
         &mut self,
         now: Time,
@@ -492,7 +493,7 @@ impl Coalescer {
         self.remove(at, connections);
     }
 
-    /// Removes a stream. Its reorder queue must be empty.
+    /// Removes a stream. The stream must not hold packets.
     fn remove(&mut self, at: Handle, connections: &mut Connections) {
         let stream = self.streams.remove(at);
         assert!(!stream.holds_something(), "a stream lets go of all that it holds before it is removed");
@@ -506,8 +507,8 @@ impl Coalescer {
         }
     }
 
-    /// Whether another stream may join the burst without an entry in `streams`. False if the stream could time out
-    /// immediately.
+    /// Whether another stream may join the burst, so that `streams` is not updated yet. False if held segments time
+    /// out immediately, or if memory is short.
     fn may_join_burst(&mut self) -> bool {
         if self.burst.len() >= FRESH_MAX {
             self.file_burst();
@@ -602,7 +603,8 @@ impl Coalescer {
         }
     }
 
-    /// Whether any packet is held between the addresses of this packet.
+    /// Whether a packet may be held between the addresses of this packet. Other address pairs may have an equal
+    /// hash.
     fn holds_something_of(&mut self, packet: &Packet) -> bool {
         self.file_burst();
         let pair = usize::from(pair_of(self.secret, packet));
@@ -623,14 +625,14 @@ impl Coalescer {
     }
 }
 
-/// Returns the facts of a packet that may be held for others, or join others. GSO packets are forwarded without
-/// summing their payload.
+/// Returns the facts of a packet that may be held for later packets, or join earlier packets. GSO packets are
+/// forwarded without summing their payload.
 fn part(packet: &Packet, facts: Option<&TcpFacts>, rules: &Rules) -> Option<SegmentFacts> {
     let part = if packet.is_single() { SegmentFacts::with(packet, facts) } else { None };
     part.filter(|part| may_wait(packet, rules, || part.canonical))
 }
 
-/// The effect of a packet that does not join on its stream.
+/// The effect that a packet has on its stream, if the packet does not join.
 #[derive(Clone, Copy, Debug, Default)]
 struct ControlInfo {
     opens: bool,
@@ -666,15 +668,16 @@ fn pair_of(secret: Secret, packet: &Packet) -> u16 {
 
 /// Maximum number of streams in a burst.
 const FRESH_MAX: usize = 128;
-/// Distance between a prefetch and its use, in packets: enough for data from distant memory to arrive.
+/// Distance between a prefetch and its use, in packets: enough for data to arrive from main memory.
 const FORESIGHT: usize = 4;
 /// Number of streams that stay in the CPU's cache without prefetching.
 const NEAR_COUNT: usize = 128;
-/// Maximum charge of a stream in a burst, above that of an idle stream, in bytes: the largest buffer.
+/// Maximum charge of a stream in a burst, in addition to the charge of an idle stream, in bytes: the largest
+/// buffer.
 const FRESH_LEN_MAX: usize = packet::HEADROOM + 65_536 + 65_536 / 64;
 /// Number of counters for address pairs with held packets.
 const PAIR_COUNT: usize = 1_024;
-/// The time-outs that have a list in `streams`.
+/// The hold times of [`Hold::Adaptive`]. Each is a time-out class of `streams`.
 const HOLDS: [Duration; 6] = [
     HOLD_MIN,
     Duration::from_micros(100),
@@ -722,7 +725,7 @@ mod tests {
                     1..4 => Checksum::Unverified,
                     _ => Checksum::Verified,
                 };
-                // Some were fragmented.
+                // Some packets were reassembled from fragments.
                 let came_as = [None, None, None, None, None, Some(300), Some(300), Some(516)][random.usize(..8)];
                 let [one, other] = [&mut glancing, &mut close].map(|half| {
                     half.came_as = came_as;
@@ -892,7 +895,7 @@ mod tests {
         assert!(seen.iter().all(|count| *count > 100), "each end is seen: {seen:?}");
     }
 
-    /// The first difference of two descriptions.
+    /// Formats the first difference of two descriptions.
     fn difference(one: &str, other: &str) -> String {
         let at = one.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
         let end = |text: &str| text.chars().skip(at.saturating_sub(40)).take(200).collect::<String>();
@@ -900,7 +903,7 @@ mod tests {
     }
 
     impl Coalescer {
-        /// Early segments, counted anew.
+        /// Recounts the early segments of all streams.
         fn early_count(&self) -> usize {
             self.streams.values().map(Stream::reordered_count).sum()
         }
@@ -911,9 +914,9 @@ mod tests {
         coalescer: Coalescer,
         connections: Connections,
         out: Output,
-        /// Whether it skips the header match, and files every burst at once.
+        /// Whether this coalescer skips the header match, and updates `streams` after every step.
         is_close: bool,
-        /// Longest fragment of the pushed packets, where they were fragmented.
+        /// Length of the longest fragment of the pushed packets, in bytes. `None` if they were not fragmented.
         came_as: Option<usize>,
     }
 
@@ -929,7 +932,7 @@ mod tests {
             }
         }
 
-        /// All visible effects of a step.
+        /// Executes a step. Returns all its visible effects as text.
         fn step(&mut self, now: Time, what: u8, frame: &[u8], checksum: Checksum) -> String {
             match what {
                 0 => self.coalescer.release(now, &mut self.connections, &mut self.out),
@@ -943,7 +946,7 @@ mod tests {
             self.tell(gone)
         }
 
-        /// All packets that left: their ports, and all that can be seen of them.
+        /// Returns the ports and the visible state of each packet that was sent.
         fn drain(&mut self) -> Vec<(Vec<u8>, String)> {
             let mut gone = Vec::new();
             while let Some(packet) = self.out.next() {
@@ -980,7 +983,7 @@ mod tests {
         }
     }
 
-    /// One direction of a connection.
+    /// The generator of the segments of one direction of a connection.
     struct Talk {
         port: u8,
         is_stamped: bool,
@@ -989,7 +992,7 @@ mod tests {
         clock: u32,
         id: u16,
         payload_len: usize,
-        /// Sent out of order, later.
+        /// A segment that is sent later, out of order.
         kept: Option<Vec<u8>>,
     }
 

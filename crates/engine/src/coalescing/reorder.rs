@@ -1,8 +1,8 @@
 //! Early segments -> the same segments in stream order.
 //!
-//! The reorder queues of all flows share one slab, whose slots are reused. At the peak number of waiting segments,
-//! the slab stops allocating. A flow without reordering pays only for an empty queue. The flow decides which
-//! segments wait, how long, and in which order.
+//! The reorder queues of all flows share one slab, whose slots are reused. The slab allocates memory only when more
+//! segments wait than ever before. A flow without reordering pays only for an empty queue. The
+//! [stream](super::stream) decides which segments wait, how long, and in which order.
 
 use packet::{Packet, SegmentFacts};
 
@@ -129,7 +129,7 @@ impl ReorderSlab {
         ReorderSlab { places: Vec::new(), free: NONE }
     }
 
-    /// Returns the facts of the segment in a slot. `None` if the slot does not exist.
+    /// Returns the facts of the segment in a slot. `None` if the slot is free or does not exist.
     pub(crate) fn part(&self, at: u32) -> Option<&SegmentFacts> {
         self.segment(at).map(|(_, part)| part)
     }
@@ -138,7 +138,7 @@ impl ReorderSlab {
         self.places.get(at as usize)?.segment.as_ref()
     }
 
-    /// Fills a free slot.
+    /// Puts a segment into a free slot or a new slot. Returns the slot's number.
     fn take(&mut self, place: ReorderSlot) -> u32 {
         match self.free {
             NONE => self.widen(place),
@@ -156,7 +156,7 @@ impl ReorderSlab {
         self.places.len() as u32 - 1
     }
 
-    /// Empties a slot and frees it.
+    /// Frees a slot. Returns the segment that was in it.
     fn free(&mut self, at: u32) -> (Packet, SegmentFacts) {
         let free = core::mem::replace(&mut self.free, at);
         let place = self.slot_mut(at);
@@ -180,17 +180,17 @@ impl ReorderSlab {
     }
 }
 
-/// The number of no slot: fewer segments than this wait at any time.
+/// A number that no slot has, because fewer segments wait at any time.
 const NONE: u32 = u32::MAX;
 
 #[cfg(test)]
 impl ReorderSlab {
-    /// Number of slots, used and free.
+    /// Returns the number of slots, used and free.
     pub(crate) fn count(&self) -> usize {
         self.places.len()
     }
 
-    /// Number of free slots, which are empty.
+    /// Returns the number of free slots. Checks that they are empty.
     pub(crate) fn free_count(&self) -> usize {
         let (mut count, mut at) = (0, self.free);
         while at != NONE {
@@ -252,7 +252,7 @@ mod tests {
         }
     }
 
-    /// A segment whose payload length equals its number.
+    /// Returns the facts of a segment whose payload length equals its IP ID.
     fn part(id: u32) -> SegmentFacts {
         SegmentFacts {
             payload_at: 40,

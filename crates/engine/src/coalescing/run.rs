@@ -15,13 +15,14 @@ use packet::{Checksum, Gso, HeaderMatch, Maker, Packet, SegmentFacts, Sum, TcpSe
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) packet: Packet,
-    /// Checksum sum of the payload of all segments. `less` is a sum to subtract from it.
+    /// Sum of the payload of all segments, for the checksum. `less` must be subtracted from it.
     payload_sum: Sum,
     less: Sum,
     opened: Time,
     /// The state that the next segment has to continue.
     end: RunEnd,
-    /// Length of the stream's last run, in bytes. This run gets a buffer of this size.
+    /// Length of the stream's last run, in bytes. If this run outgrows its first buffer, it gets a buffer of this
+    /// size.
     predicted_len: u32,
     /// Length of the longest packet that fits the buffer, in bytes.
     held_len_max: u32,
@@ -66,7 +67,7 @@ impl Run {
         run
     }
 
-    /// Returns the number of received packets in the run, and their bytes.
+    /// Returns the number of received packets in the run, and their payload bytes.
     pub(crate) fn came(&self) -> Tally {
         let count = self.end.count as usize;
         Tally::new(count, self.payload_len() + count * usize::from(self.repeated_len))
@@ -126,8 +127,8 @@ impl Run {
         self.packet.frame().len() > self.packet.link().len() + self.packet.len()
     }
 
-    /// Moves the run to a larger buffer. Its size is the predicted length. If the run is already longer, the size
-    /// is a small multiple of the present length. So a run moves at most twice.
+    /// Moves the run to a larger buffer, with room for the predicted length. If the run is already longer, the room
+    /// is [`GROWTH`] times the present length. Returns false if there is no memory.
     #[inline(never)]
     fn grow(&mut self, payload_len: usize, out: &mut impl Next) -> bool {
         let len = self.packet.len() + payload_len;
@@ -161,7 +162,7 @@ impl Run {
     ) -> Option<Event> {
         let Run { packet: joined, end, .. } = &*self;
         // A datagram that arrived fragmented may be sent in fragments (rel:C8). So all segments of a GSO packet
-        // were fragmented to one length, or none was fragmented. The fast path takes no fragmented segment.
+        // must have been fragmented to one length, or none of them. The fast path takes no fragmented segment.
         let is_alike = || {
             joined.max_fragment_len() == packet.max_fragment_len() && share_headers(joined, &end.last, packet, part)
         };

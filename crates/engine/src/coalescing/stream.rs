@@ -32,9 +32,9 @@ pub(crate) struct Stream {
     pub(crate) pair: u16,
     /// Whether segments of the stream are never held (L22).
     pub(crate) is_exempt: bool,
-    /// Whether the last byte of the stream was forwarded.
+    /// Whether the last segment of the stream was taken.
     pub(crate) is_over: bool,
-    /// Whether the stream belongs to the burst: `streams` may not know of its held packets.
+    /// Whether the stream belongs to the burst. Its held packets may then be missing in `streams`.
     pub(crate) is_in_burst: bool,
     /// Average interval of segments, in nanoseconds.
     interval: u64,
@@ -68,7 +68,7 @@ pub(crate) enum Outcome {
 }
 
 impl Stream {
-    /// Creates the stream of this packet. `next_seq` is the next sequence number.
+    /// Creates the stream of this packet. `next_seq` is the next expected sequence number.
     pub(crate) fn new(
         now: Time,
         packet: &Packet,
@@ -121,8 +121,8 @@ impl Stream {
         (self.interval * HOLD_INTERVALS).clamp(HOLD_MIN.as_nanos() as u64, HOLD_MAX.as_nanos() as u64)
     }
 
-    /// Returns the changed fields of a segment whose headers continue those of the last run. The ingress must match
-    /// too. Such a segment belongs to this stream.
+    /// Returns the changed fields of a segment whose headers continue those of the last run, with the same ingress.
+    /// `None` for any other segment.
     #[inline(always)]
     pub(crate) fn match_next(&self, packet: &Packet) -> Option<TcpSegmentFacts> {
         self.seen.as_ref()?.match_next(packet).filter(|_| self.came_from(packet))
@@ -142,8 +142,8 @@ impl Stream {
         }
     }
 
-    /// Returns the destination of the next segment's payload, and the payload's offset in the segment. The length
-    /// of the first segment is assumed.
+    /// Returns the destination of the next segment's payload, and the payload's offset in the segment. Assumes that
+    /// the segment is as long as the first segment of the run.
     #[inline]
     pub(crate) fn prefetched_place(&self) -> Option<(&[u8], usize)> {
         let run = self.run.as_ref()?;
@@ -156,7 +156,7 @@ impl Stream {
         self.early.count()
     }
 
-    /// Sends the next segment to the slow path.
+    /// Clears the expected headers, so that the next segment takes the slow path.
     #[cfg(test)]
     pub(crate) fn forget_header(&mut self) {
         self.seen = None;
@@ -198,8 +198,8 @@ impl Stream {
             }
             Hold::Fixed(_) => true,
         };
-        // At this same time, the run was young enough for another segment with the same wait ahead. So it is young
-        // enough now.
+        // The segment before arrived at the same time, and the run was then young enough for an equal wait. So the
+        // run is young enough now.
         if arrival == now && waits_as_long && has_room_as_before {
             return Outcome::Joined;
         }
@@ -210,8 +210,8 @@ impl Stream {
         Outcome::Changed
     }
 
-    /// Starts a run with a segment whose headers continue those of the last run. The last run is full if it is
-    /// still open.
+    /// Starts a run with a segment whose headers continue those of the last run. If the last run is still open, it
+    /// is full, and is closed.
     #[inline(never)]
     fn start(
         &mut self,
@@ -312,7 +312,8 @@ impl Stream {
             && self.early.payload_len() + usize::from(part.payload_len) <= EARLY_LEN_MAX
     }
 
-    /// Queues an early segment. The last segment to arrive is usually the last in the stream (L8g).
+    /// Queues an early segment. The search for its position begins at the end of the queue, where most segments
+    /// belong (L8g).
     fn wait(
         &mut self,
         now: Time,
@@ -340,8 +341,8 @@ impl Stream {
         self.early.insert(places, links, packet, part);
     }
 
-    /// Takes a segment that is not next, while no packet is held. A late segment is forwarded. An early segment
-    /// starts a run.
+    /// Takes a segment that is not next. The stream must have no open run. A late segment is forwarded. An early
+    /// segment starts a run.
     fn skip_to(&mut self, now: Time, packet: Packet, part: SegmentFacts, rules: &Rules, out: &mut impl Next) {
         let Some(tcp) = part.tcp else { return out.forward(packet) };
         let ahead = distance(self.next_seq, tcp.seq);

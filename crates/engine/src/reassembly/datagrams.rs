@@ -34,7 +34,8 @@ pub(super) struct Datagrams {
 #[derive(Debug)]
 enum State {
     Open(Run),
-    /// A datagram dropped for an overlap. Later fragments with its key are dropped too.
+    /// A datagram that was dropped for an overlap or another contradiction. Later fragments with its key are
+    /// dropped too.
     Poisoned,
 }
 
@@ -55,7 +56,7 @@ impl Datagrams {
         self.held.set_key(key);
     }
 
-    /// Takes the leading fragments of the datagram hinted for the first one, until a fragment needs the slow path.
+    /// Takes the leading fragments of the first fragment's hinted datagram, until a fragment needs the slow path.
     /// Returns the number of fragments taken (C2, C3, C6).
     #[inline(always)]
     pub(super) fn take_front<'p>(
@@ -185,7 +186,7 @@ impl Datagrams {
         Ok(())
     }
 
-    /// Forwards a complete datagram.
+    /// Forwards a complete datagram, or drops it if it is too long or inconsistent.
     pub(super) fn close(&mut self, at: Handle, out: &mut impl Next) {
         let State::Open(run) = self.held.slot_mut(at) else { return };
         if run.is_oversize() {
@@ -266,8 +267,8 @@ impl Datagrams {
             match self.late {
                 Late::Release { .. } => out.forward(packet),
                 Late::Retire => {
-                    // When memory is short, the pool supplies this buffer next, and it is no longer in the CPU's
-                    // cache.
+                    // When memory is short, the pool supplies this buffer next, and the buffer is no longer in the
+                    // CPU's cache.
                     packet::prefetch_lines(packet.laid(0, packet.capacity()), NARROW_LINES);
                     out.output().retire(packet, tally, reason);
                 }
@@ -280,7 +281,7 @@ impl Datagrams {
         self.held.next_deadline()
     }
 
-    /// Recounts the held fragments and payload bytes, and the number of their buffers.
+    /// Recounts the held fragments with their payload bytes, and their buffers.
     pub(super) fn held(&self) -> (Tally, usize) {
         let open = |state: &State| match state {
             State::Open(run) => Some(run.tally()),
@@ -369,7 +370,7 @@ impl Datagrams {
         self.touched = known.unwrap_or(Handle::NONE);
     }
 
-    /// Returns received or unreceived bytes of a datagram, from its buffer.
+    /// Returns a range of a datagram's buffer. The range may include bytes that were not received.
     pub(super) fn laid(&self, at: Handle, range: Range<usize>) -> &[u8] {
         match self.held.get(at) {
             Some(State::Open(run)) => run.packet().laid(range.start, range.len()),
@@ -391,7 +392,7 @@ impl Datagrams {
     }
 
     /// Takes a fragment whose payload is at offset `start` of this datagram's buffer, if the fast path accepts it.
-    /// After the last fragment, the caller calls [`close`](Datagrams::close).
+    /// After the last fragment, the caller must call [`close`](Datagrams::close).
     pub(super) fn take_placed(&mut self, at: Handle, start: usize, fragment: &Packet) -> Outcome {
         let Some((key, run)) = self.open_run(at) else { return Outcome::Not };
         if run.next() != Some(start) {
@@ -470,7 +471,7 @@ impl Key for DatagramKey {
 
 /// Number of hints, indexed by the low bits of the identification.
 const HINT_COUNT: usize = 16_384;
-/// Distance between a prefetch and its use, in packets: enough for data from distant memory to arrive.
+/// Distance between a prefetch and its use, in packets: enough for data to arrive from main memory.
 const FORESIGHT: usize = 4;
 /// Cache lines of a narrow packet.
 const NARROW_LINES: usize = 24;

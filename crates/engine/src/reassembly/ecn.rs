@@ -1,6 +1,6 @@
 //! ECN fields of fragments -> the ECN field of their datagram (RFC 3168 section 5.3).
 //!
-//! No congestion mark may be lost in reassembly. Invalid mixtures are left to the caller.
+//! No congestion mark may be lost in reassembly. The caller drops complete datagrams with an invalid mixture.
 
 use packet::Ecn;
 

@@ -21,8 +21,8 @@ impl<const COUNT: usize> Hints<COUNT> {
         Hints(vec![Hint { id: 0, at: Handle::NONE }; COUNT].into_boxed_slice())
     }
 
-    /// Returns the hinted handle for this identification. It is the latest datagram with this identification,
-    /// unless another with the same low bits replaced it.
+    /// Returns the hinted handle for this identification. The handle belongs to the latest datagram with this
+    /// identification. `None` if a datagram whose identification has equal low bits replaced the hint.
     #[inline(always)]
     pub(crate) fn get(&self, id: u32) -> Option<Handle> {
         self.0.get(id as usize % COUNT).filter(|hint| hint.id == id).map(|hint| hint.at)

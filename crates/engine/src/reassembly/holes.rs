@@ -77,7 +77,7 @@ impl Holes {
         true
     }
 
-    /// Records a fragment that fills a hole.
+    /// Records a fragment. The fragment must fill a hole.
     #[inline(always)]
     pub(super) fn fill<'a>(&mut self, bitmap: impl FnOnce() -> &'a mut [u8], range: &Range<usize>, more: bool) {
         if range.start as u32 == self.next {
@@ -202,7 +202,7 @@ const UNKNOWN: u32 = u32::MAX;
 mod tests {
     use super::*;
 
-    /// Octets of a datagram, each held or missing, and its end.
+    /// The model: each octet of a datagram, held or missing, and the datagram's end.
     #[derive(Clone, Default)]
     struct Octets {
         here: Vec<bool>,
@@ -211,7 +211,8 @@ mod tests {
 
     #[test]
     fn every_sequence_of_small_fragments_agrees_with_octets() {
-        // All pieces within five eights, last ones ragged too, in all orders, until four of them fit.
+        // All fragments within 40 bytes, including last fragments of other lengths, in all orders, until four of
+        // them fit.
         let mut fragments = Vec::new();
         for start in (0..40).step_by(8) {
             for end in start + 1..=40 {
@@ -239,7 +240,7 @@ mod tests {
             let mut octets = Octets::default();
             let mut next = 0;
             for _ in 0..200 {
-                // In order as long as it lasts, then anywhere.
+                // Most fragments are next in order, the others are anywhere.
                 let start = if random.u8(..10) > 0 { next } else { random.usize(..longest) / 8 * 8 };
                 let more = random.u8(..50) > 0;
                 let len = random.usize(1..=longest / 8);
@@ -273,7 +274,7 @@ mod tests {
     }
 
     impl Octets {
-        /// The relation of a fragment to the held octets, octet by octet.
+        /// Returns the relation of a fragment to the held octets, compared octet by octet.
         fn fit(&self, range: &Range<usize>, more: bool) -> Fit {
             let held = range.clone().filter(|octet| self.here.get(*octet) == Some(&true)).count();
             let past_the_end = self.end.is_some_and(|end| range.end > end || !more && range.end != end);
@@ -286,7 +287,8 @@ mod tests {
             }
         }
 
-        /// Compares the two on one fragment. Returns whether it fills a hole.
+        /// Records a fragment in `holes` and in this model, and compares the results. Returns whether the fragment
+        /// fills a hole.
         fn try_fragment(&mut self, holes: &mut Holes, bitmap: &mut [u8], range: Range<usize>, more: bool) -> bool {
             let fit = holes.classify(bitmap, &range, more);
             assert_eq!(fit, self.fit(&range, more), "{range:?}, more {more}, {holes:?}");

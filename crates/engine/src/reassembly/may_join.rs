@@ -30,9 +30,9 @@ impl DatagramKey {
         DatagramKey { id: frag.id, version, protocol, ends: fragment.ends(), l2_scope: fragment.l2_scope(), hop }
     }
 
-    /// Whether this is the key of a fragment's datagram, ignoring the previous hop. Equivalent to a comparison of
-    /// keys, without a second key. `is_of_its_shape`: the fragment has a fingerprint of this datagram, so version
-    /// and protocol are equal.
+    /// Whether this is the key of a fragment's datagram. False for every key with a previous hop. The result equals
+    /// a comparison of keys, but no second key is built. `is_of_its_shape`: the fragment has a fingerprint of this
+    /// datagram, so version and protocol are equal.
     #[inline(always)]
     pub(super) fn is_of(&self, fragment: &Packet, frag: Fragment, is_of_its_shape: bool) -> bool {
         let ip = fragment.ip();
@@ -73,8 +73,8 @@ pub(crate) fn fault(packet: &Packet, frag: Fragment) -> Option<(Reason, Option<I
     }
 }
 
-/// Returns the fault of a fragment's length. The length is zero, no other fragment could start behind it, or its
-/// end exceeds the maximum datagram length.
+/// Returns the fault of a fragment's length. The length is zero, is no multiple of 8 bytes although more fragments
+/// follow, or exceeds the maximum datagram length.
 #[inline]
 pub(crate) fn len_fault(ip: &Ip, frag: Fragment) -> Option<Reason> {
     let len = ip.payload_len();

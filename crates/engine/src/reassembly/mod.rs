@@ -1,8 +1,8 @@
 //! Fragments -> datagrams (RFC 791, RFC 815, RFC 8200 section 4.5, RFC 5722).
 //!
 //! Each payload is copied one time, to its final position in the datagram's buffer. A fragment that continues its
-//! hinted datagram costs three comparisons: hint, key and offset (C1 to C6, G7). Any other order costs a few words
-//! more (C9).
+//! hinted datagram costs three comparisons: hint, key and offset (C1 to C6, G7). In any other order, a fragment
+//! needs access to a few more words of memory (C9).
 //!
 //! A repeated fragment is dropped alone. After any other overlap, the datagram is dropped, and its key is poisoned
 //! until its deadline (RFC 5722 section 4, R063). The transport checksum is kept, not verified.
@@ -48,7 +48,7 @@ pub struct Limits {
     pub timeout: Option<Duration>,
 }
 
-/// The policy for incomplete datagrams.
+/// The treatment of incomplete datagrams at their time-out, on eviction, and at the end of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Late {
     /// The received bytes are sent as fragments of at most `mtu` bytes (IPv6: at least 1,280). The host behind this
@@ -65,14 +65,14 @@ pub enum Late {
 /// The receiver of the reassembled datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Receiver {
-    /// The destination host, or its own NIC.
+    /// The destination host. Fragments of all previous hops are reassembled together.
     Host,
     /// The next hop. Only fragments of one previous hop are reassembled together (C15).
     PreviousHop,
 }
 
 impl Reassembler {
-    /// Creates a reassembler within these limits. The memory limit of the pool must be larger: an evicted datagram
+    /// Creates a reassembler with these limits. The memory limit of the pool must be larger: an evicted datagram
     /// occupies its buffer until the port has transmitted it.
     pub fn new(limits: Limits, late: Late, secret: Secret) -> Reassembler {
         let pairs = Pairs::new(limits.timeout, secret);
@@ -80,7 +80,8 @@ impl Reassembler {
         Reassembler { datagrams, placement: Placement::default() }
     }
 
-    /// Sets the hash key of the tables. Afterwards, `secret` only keys values that are visible on the network.
+    /// Sets the hash key of the table of datagrams. The counters of host pairs keep the key of
+    /// [`new`](Reassembler::new).
     pub fn with_table_key(mut self, key: Secret) -> Reassembler {
         self.datagrams.set_table_key(key);
         self
@@ -102,8 +103,8 @@ impl Reassembler {
         }
     }
 
-    /// Takes the leading frames that continue the hinted datagram, with the result of [`push`](Reassembler::push).
-    /// Returns the number of frames taken. Prefetches data for the frames behind them.
+    /// Takes the leading frames that continue the hinted datagram, as [`push`](Reassembler::push) would. Returns
+    /// the number of frames taken. Prefetches data for the frames behind them.
     #[inline]
     pub fn take_front(&mut self, frames: &[Frame], out: &mut impl Next, sink: &mut impl PayloadSink) -> usize {
         let mut front = frames;
@@ -154,22 +155,22 @@ impl Reassembler {
         self.datagrams.make_room(now, out);
     }
 
-    /// Removes the datagrams whose deadline has passed.
+    /// Forwards or drops the datagrams whose deadline has passed: see [`Late`].
     pub fn expire(&mut self, now: Time, out: &mut impl Next) {
         self.datagrams.expire(now, out);
     }
 
-    /// Removes all datagrams, the earliest deadline first, because the input has ended.
+    /// Forwards or drops all datagrams, the earliest deadline first, because the input has ended: see [`Late`].
     pub fn flush(&mut self, now: Time, out: &mut impl Next) {
         self.datagrams.flush(now, out);
     }
 
-    /// Returns the deadline at which [`expire`](Reassembler::expire) next has work.
+    /// Returns the time at which [`expire`](Reassembler::expire) next has work.
     pub fn next_deadline(&self) -> Option<Time> {
         self.datagrams.next_deadline()
     }
 
-    /// Recounts the held fragments and payload bytes, and the number of their buffers.
+    /// Recounts the held fragments with their payload bytes, and their buffers.
     pub fn held(&self) -> (Tally, usize) {
         self.datagrams.held()
     }
@@ -411,7 +412,7 @@ mod tests {
             Half { reassembler, out: Output::new(Pool::new(1 << 30), None), mode, gone: Vec::new() }
         }
 
-        /// All visible results of a step.
+        /// Executes a step. Returns all its visible results as text.
         fn step(&mut self, now: Time, frames: &[Vec<u8>]) -> String {
             self.reassembler.expire(now, &mut self.out);
             self.drain();
@@ -460,13 +461,14 @@ mod tests {
         }
     }
 
-    /// The counters of a fragment's pair.
+    /// Returns the indexes of the counters of a fragment's host pair.
     fn counters_of(frame: &[u8], pairs: &Pairs) -> [usize; 2] {
         let fragment = Frame::copy(frame, LinkType::Ip, Ingress(0), &mut Pool::new(1 << 20)).unwrap();
         pairs.of(&DatagramKey::of(&fragment, fragment.ip().fragment.unwrap(), None)).0.map(usize::from)
     }
 
-    /// A fragment of one of many datagrams. Most fragments fit, in many orders, and some do not.
+    /// Generates a fragment of one of `crowd` datagrams. Most fragments fit their datagram, in many orders, and
+    /// some do not.
     fn fragment(crowd: usize, step: usize, random: &mut Rng) -> Vec<u8> {
         let number = random.usize(..crowd);
         // Datagrams of one number have one length; IDs recur.
@@ -508,7 +510,8 @@ mod tests {
         mended(bytes)
     }
 
-    /// The same with an option, which every fragment carries or only the first one may.
+    /// Adds an IPv4 option to a fragment. By its kind, every fragment carries the option, or only the first
+    /// fragment may.
     fn with_option(mut bytes: Vec<u8>, kind: u8) -> Vec<u8> {
         bytes.splice(20..20, [kind, 4, 1, 2]);
         bytes[0] = 0x46;

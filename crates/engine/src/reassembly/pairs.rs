@@ -16,7 +16,7 @@ pub(super) struct Pairs {
     opened: u32,
     /// The time-outs of IPv4, then of IPv6, each with the longest first.
     timeouts: [Timeouts; 2],
-    /// The hash key of pairs. Colliding pairs cost each other little.
+    /// The hash key of pairs. A collision of two pairs costs little.
     key: TableKey,
 }
 
@@ -74,7 +74,7 @@ impl Pairs {
     }
 
     /// Returns the two counters of a key's pair. Each counter may include other pairs, so the lower count is closer
-    /// to the true one. A fast pair rarely shares both counters of another pair.
+    /// to the true one. A pair rarely shares both counters with a fast pair.
     #[inline(always)]
     pub(super) fn of(&self, key: &DatagramKey) -> Pair {
         let [e0, e1, e2, e3] = key.ends.words();
@@ -116,8 +116,8 @@ impl Pairs {
         since.min().unwrap_or(0)
     }
 
-    /// Returns the payload length of the pair's last complete datagram, in bytes. It predicts the length of the
-    /// next one. 0 if unknown.
+    /// Returns the payload length of the pair's last complete datagram, in bytes. The next datagram is expected to
+    /// have this length. 0 if unknown.
     #[inline]
     pub(super) fn predicted_len(&self, pair: Pair) -> usize {
         let [at, _] = pair.0;
@@ -135,15 +135,15 @@ impl Pairs {
 }
 
 impl IdEpoch {
-    /// Returns the addresses and protocol of the datagram as a pair of counters.
+    /// Returns the indexes of the counters of the datagram's host pair.
     pub(super) fn pair(&self) -> Pair {
         self.pair
     }
 }
 
 impl Timeout {
-    /// Creates a time-out of this length. At most half of the identifications of the IP version may be used within
-    /// it.
+    /// Creates a time-out of this length. A pair may use it while the pair uses at most half of the identifications
+    /// within this time.
     fn new(duration: Duration, version: Version) -> Timeout {
         let windows = duration.as_nanos().div_ceil(WINDOW.as_nanos()).max(1);
         let datagrams = (1 << (version.id_bits() - 1)) / windows;
@@ -171,5 +171,5 @@ pub(super) const COUNTERS: usize = 1_024;
 const WINDOW: Duration = Duration::from_millis(100);
 /// Standard time-outs of IPv4 and IPv6.
 const STANDARD_TIMEOUTS: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(60)];
-/// Divisors that shorten a standard time-out for pairs with fast identifications.
+/// Divisors that shorten a time-out for host pairs that start many datagrams per second.
 const SHORTER: [u32; 4] = [1, 8, 64, 512];

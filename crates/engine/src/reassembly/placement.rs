@@ -48,7 +48,7 @@ pub(super) struct Placement {
     mode: PlacementMode,
     stats: PlacementStats,
     hit_rate: HitRate,
-    /// Number of halvings of the limit of buffers for new datagrams.
+    /// The maximum number of buffers for new datagrams is halved this many times.
     backoff: u32,
     grid: Option<SlotLayout>,
     /// The range of the slots in the open datagram, in bytes of its payload.
@@ -56,7 +56,7 @@ pub(super) struct Placement {
     fresh: Vec<Option<Buffer>>,
     /// The next slot to settle: the owner of its memory, and the range of that memory not yet settled.
     cursor: (SlotOwner, Range<usize>),
-    /// The owner and the run of the last fragment taken. `None` before the first.
+    /// The slot owner and the run of the last fragment taken. `None` before the first fragment.
     current: Option<(SlotOwner, Handle)>,
     taken_count: usize,
     copied_out: Vec<Frame>,
@@ -203,8 +203,8 @@ impl<'a> Placer<'a> {
         (*area, place)
     }
 
-    /// Takes a fragment whose payload was received in this slot, if the slot is its right position. After the last
-    /// fragment, the caller calls [`send_complete`](Placer::send_complete).
+    /// Takes a fragment whose payload was received in this slot, if the slot is the payload's right position. After
+    /// the last fragment, the caller must call [`send_complete`](Placer::send_complete).
     pub(crate) fn take(&mut self, now: Time, place: &Place, fragment: &Packet) -> Outcome {
         let (area, range) = place;
         let len = fragment.ip().payload_len();
@@ -260,7 +260,7 @@ impl<'a> Placer<'a> {
         }
     }
 
-    /// Whether the next slot is in the memory of the last one.
+    /// Whether the next slot is in the same memory as the last settled slot.
     pub(crate) fn goes_on(&self) -> bool {
         let (_, ahead) = &self.placement.cursor;
         ahead.start < ahead.end
@@ -343,8 +343,8 @@ impl HitRate {
 /// Maximum number of slots prepared for a batch.
 const PLACES_MAX: usize = 64;
 /// Break-even rate of right predictions, in percent: d / (1 + d - c). d is the cost of a copy out of a slot, c the
-/// cost of a placed payload. Both are relative to a fragment's usual cost (kB4). With fragments of 1,500 bytes in
-/// memory alone, d is about 0.3 and c 0.6 (`bench landing`), which gives 43.
+/// cost of a placed payload. Both are relative to a fragment's usual cost (kB4). For fragments of 1,500 bytes, a
+/// benchmark without ports gives about 0.3 for d and 0.6 for c (`bench landing`). The rate is then 43.
 const BREAK_EVEN_PERCENT: u64 = 40;
 /// Number of predictions before each decision whether to pause.
 const WINDOW: u64 = 256;
@@ -359,8 +359,8 @@ const PAUSE_MAX: u32 = 1_024;
 const FRESH_MAX: usize = 32;
 /// Minimum payload for predictions, in bytes. A copy of a shorter payload costs less than a prediction.
 const STEP_MIN: usize = 512;
-/// Memory that a port may need for a batch beside the prepared buffers, in bytes. It is enough for a frame of the
-/// maximum length, or for several frames of a narrow link.
+/// Memory that a port may need for a batch in addition to the prepared buffers, in bytes. It is enough for a frame
+/// of the maximum length, or for several frames of a narrow link.
 const BATCH_LEN: usize = 128 << 10;
 /// Maximum number of halvings of [`FRESH_MAX`]. At this number, one buffer is prepared.
 const BACKOFF_MAX: u32 = FRESH_MAX.ilog2();

@@ -78,7 +78,7 @@ pub(super) struct LastComplete {
 }
 
 impl Run {
-    /// Opens a datagram in this buffer with its first received fragment.
+    /// Opens a datagram in `buffer` with the first received fragment.
     #[inline(always)]
     pub(super) fn open(
         fragment: &Packet,
@@ -147,7 +147,7 @@ impl Run {
         conflict(fit, || self.packet.laid(range.start, range.len()) == fragment.payload())
     }
 
-    /// Takes a fragment that fills a hole.
+    /// Takes a fragment. The fragment must fill a hole.
     #[inline(always)]
     pub(super) fn take(&mut self, fragment: &Packet, frag: Fragment, sink: &mut impl PayloadSink) {
         let range = range_of(fragment, frag);
@@ -192,7 +192,7 @@ impl Run {
         self.first_len.is_some() && self.holes.top() > self.packet.ip().payload_len_max()
     }
 
-    /// Returns the counts of the datagram's host pair at its start.
+    /// Returns the counts of the datagram's host pair at the start of the datagram.
     #[inline(always)]
     pub(super) fn epoch(&self) -> &IdEpoch {
         &self.epoch
@@ -216,7 +216,7 @@ impl Run {
         Tally::new(self.fragments as usize, self.holes.held_len())
     }
 
-    /// Returns the offset of the next fragment in order. `None` after a reordering.
+    /// Returns the offset of the next fragment in order. `None` after a reordering, or after the last fragment.
     #[inline]
     pub(super) fn next(&self) -> Option<usize> {
         self.holes.next()
@@ -234,8 +234,8 @@ impl Run {
         (range.end <= self.packet.capacity()).then(|| self.packet.laid(range.start, range.len()))
     }
 
-    /// Returns the expected rest of a datagram in order. `predicted_len` is its predicted payload length in bytes,
-    /// 0 if unknown.
+    /// Returns the expected rest of a datagram whose fragments arrived in order. `predicted_len` is the predicted
+    /// payload length of the datagram in bytes, 0 if unknown.
     pub(super) fn expected(&self, predicted_len: usize) -> Option<Expected> {
         let next = self.holes.next()?;
         let [first, later] = self.packet.fragment_header_lens();

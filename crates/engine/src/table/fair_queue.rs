@@ -6,12 +6,14 @@
 //!   deadlines. So expiry needs no heap.
 //! - By usage. At the memory limit, the sources with the highest usage lose their oldest entries first. So a flood
 //!   from few sources affects only these sources. A flood from many sources loses its own oldest entries. The
-//!   probability of survival grows with the limit, and never becomes zero (rel:G24, rel:G27).
+//!   probability that an entry of another source survives the flood grows with the limit, and is never zero
+//!   (rel:G24, rel:G27).
 //!
 //! Sources whose usage differs by less than half a power of two share a usage bucket. The highest buckets that
-//! together contain a minimum part of the memory are candidates. Eviction takes from the lowest of them. So a host
-//! with a few open datagrams is not mistaken for a flood of a thousand hosts with one datagram each. The rule fails
-//! if an honest host uses as much memory as each flooding host. The honest host then loses its oldest datagrams.
+//! together contain a minimum part of the memory are candidates. Eviction takes from the lowest of them. So during
+//! a flood from a thousand hosts with one datagram each, a host with a few open datagrams is not evicted first. The
+//! rule fails if an honest host uses as much memory as each flooding host. The honest host then loses its oldest
+//! datagrams.
 //!
 //! Most entries are held only briefly. The newest entry enters its lists only when another entry is inserted or
 //! changed. So an entry that is inserted and removed alone costs no list operations.
@@ -51,7 +53,7 @@ pub struct FairQueue<T> {
     last_wanted: Option<(Duration, (usize, u64))>,
     sources_index: Index,
     sources: Slab<Source>,
-    /// The source of the entry that was listed last. It stays valid even without entries.
+    /// The source of the entry that was listed last. This source is kept even if it has no entries.
     recent: u32,
     /// Usage buckets of sources, two per power of two.
     levels: UsageBuckets,
@@ -368,7 +370,7 @@ impl<T: HasSource> FairQueue<T> {
         self.limit
     }
 
-    /// Changes the limit. The caller evicts the entries above it.
+    /// Changes the limit. The caller must evict entries until the charges are within the limit.
     pub fn set_limit(&mut self, limit: usize) {
         (self.limit, self.reserve_limit) = (limit, limit / RESERVE_SHARE);
     }
@@ -387,7 +389,7 @@ impl<T: HasSource> FairQueue<T> {
     /// Returns the charged entry to evict when memory is needed. In this order:
     ///
     /// 1. The oldest entry of the reserve, if the reserve exceeds its part.
-    /// 2. The oldest entry of one source: the source that has been longest in the candidate bucket.
+    /// 2. The oldest entry of one source: the source that has been longest in the lowest candidate bucket.
     /// 3. The oldest entry of the reserve.
     pub fn victim(&mut self) -> Option<Handle> {
         self.queue_pending();
@@ -432,7 +434,8 @@ impl<T: HasSource> FairQueue<T> {
         self.timeouts.iter().filter_map(|timeout| timeout.line.head()).chain(newest)
     }
 
-    /// Returns the longest time-out that does not exceed `wanted`, otherwise the shortest.
+    /// Returns the class with the longest time-out that does not exceed `wanted`, otherwise the shortest, and its
+    /// time-out in nanoseconds.
     #[inline]
     fn timeout_class_for(&mut self, wanted: Duration) -> (usize, u64) {
         if let Some((known, timeout)) = self.last_wanted
@@ -596,7 +599,7 @@ impl<T> Slot<T> {
 
 /// Number of usage buckets: two for each power of two that a charge can reach.
 pub(super) const LEVEL_COUNT: usize = 2 * usize::BITS as usize;
-/// The highest buckets must contain one part in this many of the memory, for eviction to take from them.
+/// Ratio of the unprotected memory to the minimum that the candidate buckets contain together.
 const LEVEL_SHARE: usize = 8;
-/// The reserve's part of the limit: one in this many.
+/// Ratio of the limit to the part that is reserved.
 const RESERVE_SHARE: usize = 4;

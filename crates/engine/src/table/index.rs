@@ -1,4 +1,4 @@
-//! Hashes -> slot numbers, by a hash table beside a slab.
+//! Hashes -> slot numbers, by a hash table for the slots of a slab.
 //!
 //! The table uses open addressing with linear probing. Removal leaves no marks, because later entries move up. An
 //! entry contains half of a hash and a slot number. So a failed search rarely reads the slab, and the table grows
@@ -19,8 +19,8 @@ impl Index {
         self.count
     }
 
-    /// Returns the number of steps of the longest search for an indexed slot. It measures work without a clock
-    /// (rel:A10).
+    /// Returns the number of steps of the longest search for an indexed slot. The number measures work without a
+    /// clock (rel:A10).
     pub(crate) fn longest_search(&self) -> usize {
         let taken = self.entries.iter().enumerate().filter(|(_, entry)| **entry != EMPTY);
         taken.map(|(at, entry)| 1 + (at.wrapping_sub(self.home(*entry)) & self.mask())).max().unwrap_or(0)
@@ -41,7 +41,7 @@ impl Index {
         }
     }
 
-    /// Inserts a slot that is not indexed yet.
+    /// Inserts a slot. The slot must not be indexed yet.
     pub(crate) fn insert(&mut self, hash: u64, place: u32) {
         if 2 * (self.count + 1) > self.entries.len() {
             self.grow();
@@ -50,7 +50,7 @@ impl Index {
         self.settle(hash & TAG | u64::from(place));
     }
 
-    /// Removes a slot that is indexed under this hash.
+    /// Removes a slot. The slot must be indexed under this hash.
     pub(crate) fn remove(&mut self, hash: u64, place: u32) {
         let mut hole = self.home(hash);
         while self.at(hole) as u32 != place {
@@ -109,7 +109,7 @@ impl Index {
     }
 }
 
-/// A free entry.
+/// The value of a free entry.
 const EMPTY: u64 = u64::MAX;
 /// Mask of the hash's part of an entry.
 const TAG: u64 = u64::MAX << 32;

@@ -16,7 +16,7 @@ use index::Index;
 use packet::{Address, Time};
 use slab::NONE;
 
-/// A key with a source, whose usage is charged for the key's entry.
+/// A key that determines the source to which the memory of its entry is charged.
 pub trait Key: Eq + Copy {
     /// Returns the source that is charged for the entry.
     fn source(&self) -> Address;
@@ -218,7 +218,7 @@ impl<K: Key, V> FairTable<K, V> {
         self.things.limit()
     }
 
-    /// Changes the limit. The caller evicts the entries above it.
+    /// Changes the limit. The caller must evict entries until the charges are within the limit.
     pub fn set_limit(&mut self, limit: usize) {
         self.things.set_limit(limit);
     }
@@ -293,9 +293,9 @@ mod tests {
         charge: usize,
         deadline: Time,
         timeout: Duration,
-        /// The time at which it came to the end of its source's list.
+        /// The tick at which the entry came to the end of its time-out class.
         lined_up: u64,
-        /// The time at which it was moved to the reserve, if it was.
+        /// The tick at which the entry was moved to the reserve. `None` if it was not moved.
         protected: Option<u64>,
     }
 
@@ -528,7 +528,7 @@ mod tests {
             self.things.iter().filter(of_it)
         }
 
-        /// A source that changes its bucket goes to the end of the new one. A source without entries is forgotten.
+        /// Moves a source whose bucket changed to the end of the new bucket. Removes a source without entries.
         fn settle(&mut self, source: u8) {
             let level = bucket(self.open(source).map(|thing| thing.charge).sum());
             let holds = self.open(source).next().is_some();
@@ -562,8 +562,8 @@ mod tests {
             thing.or(reserve.first().copied()).map(|thing| thing.handle)
         }
 
-        /// Of the entries with a time-out of at most `longest`, the one with the earliest deadline. Of equals, the
-        /// first in its list.
+        /// Checks that, among the entries with a time-out of at most `longest`, the table returns the one with the
+        /// earliest deadline. Of entries with equal deadlines, it must be the first of its time-out class.
         fn check_oldest(&self, longest: Duration, what: &str) {
             let within = || self.things.iter().filter(|thing| thing.timeout <= longest);
             let earliest = within().map(|thing| thing.deadline).min();

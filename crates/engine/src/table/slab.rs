@@ -54,8 +54,8 @@ impl List {
     }
 }
 
-/// Slots that are reused. A slab at its peak number of slots allocates no more memory. A value stays in its slot
-/// until the slot is used again.
+/// Slots that are reused. A slab allocates memory only when it needs more slots than ever before. A value stays in
+/// its slot until the slot is used again.
 #[derive(Debug)]
 pub(super) struct Slab<T> {
     places: Vec<T>,
@@ -69,7 +69,8 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Returns a free slot with its old value. If none is free, returns a new slot with `unused`.
+    /// Returns the number of a free slot, which keeps its old value. If no slot is free, adds a slot with the value
+    /// `unused`.
     #[inline(always)]
     pub(super) fn place(&mut self, unused: T) -> u32 {
         match self.free.pop() {
@@ -78,7 +79,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Adds a slot behind all others.
+    /// Adds a slot behind all others, and returns its number.
     #[cold]
     pub(super) fn widen(&mut self, unused: T) -> u32 {
         self.places.push(unused);
@@ -129,5 +130,5 @@ impl<T> Slab<T> {
     }
 }
 
-/// The number of no slot: a slab never has so many.
+/// A number that no slot has.
 pub(super) const NONE: u32 = u32::MAX;

@@ -1,6 +1,6 @@
 //! Frames in batches, and the same frames one by one -> the same packets in the same order, and the same ledgers.
 //!
-//! They cross a border that reassembles and coalesces in both directions.
+//! The frames cross a border that reassembles and coalesces in both directions.
 
 use super::rig::*;
 use core::time::Duration;
@@ -157,7 +157,8 @@ fn settings(random: &mut Rng) -> GatewaySettings {
 struct Traffic {
     /// By direction: the hosts that receive datagrams, and the connections.
     talks: [Vec<Talk>; 2],
-    /// One of so many frames is from another sender, swapped, repeated or lost.
+    /// One frame in `turn` is from another sender, one in `swap` is swapped, one in `repeat` is repeated, and one
+    /// in `lose` is lost.
     turn: usize,
     swap: usize,
     repeat: usize,
@@ -168,7 +169,8 @@ struct Traffic {
 /// One direction of a connection, or of datagrams between two hosts.
 struct Talk {
     like: Spec,
-    /// Payload of a segment or datagram, and of the fragments in which it arrives, if it does.
+    /// Payload length of a segment or datagram, in bytes. `cut_len` is the payload length of its fragments, if it
+    /// arrives in fragments.
     len: usize,
     cut_len: usize,
     next: u32,
@@ -237,7 +239,7 @@ impl Talk {
         let wide_len = if toward == Toward::Narrow { 8_000 } else { 1_400 };
         let len = if is_tcp { random.usize(1..wide_len) } else { random.usize(600..20_000) };
         let cut_len = match (is_tcp, random.u8(..6)) {
-            // Fragmented segments, and few of them.
+            // Only a few segments are fragmented.
             (true, 0) => 200,
             (true, _) => usize::MAX,
             (false, _) => *random.choice(&[400, 1_000, 1_480]).unwrap(),
@@ -278,9 +280,9 @@ fn difference((one, one_gone): &Told, (other, other_gone): &Told) -> String {
     format!("{} instead of {}, {:02x?}", end(other), end(one), packets.collect::<Vec<_>>())
 }
 
-/// Counters, and the packets that left in each direction.
+/// Counters, and the packets that were sent in each direction.
 type Told = (String, [Vec<Gone>; 2]);
-/// A packet that left: its metadata and its bytes.
+/// A packet that was sent: its metadata and its bytes.
 type Gone = (String, Vec<u8>);
 
 const BOTH: [usize; 2] = [0, 1];

@@ -135,7 +135,7 @@ fn a_pushed_write_leaves_at_once_with_its_last_segment() {
 
 #[test]
 fn the_wait_follows_the_pace_of_the_flow_between_its_floor_and_its_ceiling() {
-    // Ten times the average interval, by the longest line that is not above it (L12 to L14).
+    // The wait is the longest time-out class that does not exceed ten times the average interval (L12 to L14).
     for (gap_us, shortest_us, longest_us) in
         [(0, 50, 50), (1, 50, 50), (12, 60, 120), (50, 250, 500), (90, 450, 900), (900, 1_000, 1_000)]
     {
@@ -178,7 +178,7 @@ fn a_flow_that_resumes_at_its_expiry_continues() {
         let mut rig = Rig::resizing(9_000);
         rig.push(&p(0, 100));
         rig.release();
-        // Its idle time is over, and no packet has come since.
+        // The flow's idle time-out is over, and no packet has arrived since.
         rig.now = rig.now + Duration::from_secs(idle);
         rig.push(&p(100, 100));
         rig.side.expire(rig.now, &mut rig.connections, &mut rig.out);
@@ -192,7 +192,7 @@ fn a_flow_that_resumes_at_its_expiry_continues() {
 
 #[test]
 fn eight_kilobytes_leave_within_the_ceiling_however_long_the_run_could_be() {
-    // lB6: stuck for ever without a time-out.
+    // lB6: without a time-out, the segments would be held for ever.
     for gap_us in [0, 12, 100, 500, 990] {
         let mut rig = Rig::resizing(65_535);
         rig.wait(Duration::from_secs(1));
@@ -228,7 +228,7 @@ fn a_fixed_hold_is_exact() {
 
 #[test]
 fn no_run_grows_older_than_a_tenth_of_a_retransmission_time_out() {
-    // R126: a flow that never pauses for as long as its wait.
+    // R126: the intervals between the segments are always shorter than the hold time.
     for gap_us in [300, 500, 900, 999] {
         let mut rig = Rig::resizing(65_535);
         rig.wait(Duration::from_secs(1));
@@ -301,7 +301,7 @@ fn a_flow_is_known_from_its_first_segment_to_its_end() {
 
 #[test]
 fn a_flow_that_ends_with_what_waited_is_forgotten_then() {
-    // A segment with FIN waits for its turn; then comes what lets all go.
+    // A segment with FIN waits behind a gap. Then a packet arrives that releases all held segments.
     let mut rig = Rig::resizing(9_000);
     rig.push_all(&[p(0, 100), Spec { flags: ACK | FIN, ..p(200, 100) }]);
     assert_eq!(rig.push(&p(300, 0)).len(), 3);
@@ -326,7 +326,7 @@ fn exempt_flows_are_never_held() {
         }
         assert_eq!(rig.flush().len(), usize::from(is_held));
     }
-    // By address, as source or destination, alone or with a port.
+    // Exempt flows are found by an address, as source or destination, alone or with a port.
     for (prefix, port, is_held) in [
         ("10.0.0.1/32", None, false),
         ("10.0.0.2/32", None, false),
@@ -354,11 +354,11 @@ fn a_new_connection_whose_opening_was_not_seen_joins_at_once() {
         let start = 200u32.wrapping_sub(back);
         let left =
             rig.push_all(&[Spec { seq: start, ..p(0, 100) }, Spec { seq: start.wrapping_add(100), ..p(0, 100) }]);
-        // A possible repeat passes at once.
+        // A segment that may be a repeat is forwarded immediately.
         assert_eq!(left.len(), if policies { 0 } else { 2 }, "{back} bytes back");
         assert_eq!(rig.flush().len(), usize::from(policies));
     }
-    // Far ahead of the stream: the same.
+    // Segments far ahead of the stream are coalesced too.
     let mut rig = Rig::resizing(9_000);
     rig.push(&p(0, 100));
     rig.push_all(&[Spec { seq: 1 << 30, ..p(0, 100) }, Spec { seq: (1 << 30) + 100, ..p(0, 100) }]);
@@ -371,7 +371,7 @@ fn repeats_pass_unchanged_behind_held_segments() {
     for rules in [reversible(), resize(9_000)] {
         let mut rig = Rig::carrying(rules);
         rig.push_all(&[p(0, 100), p(100, 100)]);
-        // A repeat of all bytes, of a part, of a part and more, and a keep-alive.
+        // Repeats of all bytes, of some bytes, of some bytes followed by new ones, and a keep-alive.
         for again in [p(0, 100), p(50, 100), p(150, 100), Spec { payload: vec![0], ..p(249, 1) }] {
             let left = rig.push(&again);
             let last = left.last().expect("it passes");
@@ -383,8 +383,8 @@ fn repeats_pass_unchanged_behind_held_segments() {
     }
 }
 
-// R118, R122: packets that pass advance the stream, so their bytes are a repeat when they come again. The stream
-// never goes back.
+// R118, R122: forwarded packets advance the stream, so their bytes are a repeat if they arrive again. The next
+// sequence number never decreases.
 #[test]
 fn repeats_of_passed_segments_are_recognised() {
     for rules in [reversible(), resize(9_000)] {
@@ -482,7 +482,8 @@ fn reversible_gso_packets_have_at_most_128_segments_and_64_datagrams() {
 
 #[test]
 fn what_is_longer_than_a_run_may_be_gathers_to_be_cut_well() {
-    // 1,500 to 576: three pieces of each packet alone, but 2.7 on average of many.
+    // From an MTU of 1,500 to 576 bytes: each packet alone needs three segments, but coalesced packets need 2.7 on
+    // average.
     let packets: Vec<_> = (0..40).map(|index| p(index * 1_460, 1_460)).collect();
     let mut rig = Rig::resizing(576);
     let wire = wire(rig.all(&packets));
@@ -637,7 +638,7 @@ fn check_cut(one: &Spec, mtu: usize, split: Split, is_cut: bool) {
 }
 
 impl Rig {
-    /// All packets that leave when these come at once and no more follow.
+    /// Returns all packets that leave if these packets arrive together and no others follow.
     fn all(&mut self, packets: &[Spec]) -> Vec<Left> {
         let mut left = self.push_all(packets);
         left.extend(self.flush());

@@ -1,7 +1,7 @@
 //! Cases of other stacks' test suites for coalescing and segmentation, as tables, with our verdicts.
 //!
-//! The cases are theirs, the words and the packets ours. Where our verdict differs from theirs, the table names the
-//! rule.
+//! The cases are those of the other suites. The words and the packets are Wideload's. Where Wideload's verdict
+//! differs, the table names the rule.
 
 #![allow(clippy::type_complexity, reason = "a table's type is its columns")]
 

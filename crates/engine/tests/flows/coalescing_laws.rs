@@ -39,7 +39,7 @@ fn segmentation_restores_every_coalesced_packet_in_order() {
     ]);
 }
 
-// R126: also if each segment waits for a fixed time, and the next one comes just before that is over.
+// R126: also if each segment waits for a fixed time, and the next segment arrives just before the end of this time.
 #[test]
 fn a_run_stays_within_its_age_limit() {
     for (stretch, bound) in [(1, 20), (5, 20), (12, 20), (19, 20), (20, 40), (50, 100)] {
@@ -346,7 +346,8 @@ fn run(rig: &mut Rig, sent: &[SentPacket]) -> Vec<Flight> {
     gone
 }
 
-/// One direction of a connection, or the fragments between its two hosts, as each of them may belong to it.
+/// One direction of a connection, or the fragments between its two hosts, because each fragment may belong to the
+/// connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct FlowOf {
     port: u16,
@@ -372,7 +373,7 @@ fn is_udp(flights: &[&Flight]) -> bool {
     flights.iter().any(|one| one.seen.protocol == UDP && !one.seen.is_fragment())
 }
 
-/// Checks that these are the same packets in the same order.
+/// Checks that two lists contain the same packets in the same order.
 fn check_same(came: &[&Flight], gone: &[&Flight], what: &str) {
     for (index, (one, other)) in came.iter().zip(gone).enumerate() {
         assert!(one.frame == other.frame, "{what}, packet {index}:\n{:02x?}\n{:02x?}", one.frame, other.frame);
@@ -470,7 +471,7 @@ fn take_fragments(whole: &Flight, gone: &[&Flight], mtu: usize, what: &str) -> u
 }
 
 /// Checks that a receiver ends in the same state: the same bytes, of which the first copy counts, and the same
-/// acknowledgement and window. Timestamps go back only where they did before.
+/// acknowledgement and window. Timestamps decrease only where the received timestamps decreased.
 fn check_receiver(came: &[&Flight], gone: &[&Flight], what: &str) {
     let starts = || came.iter().map(|one| &one.seen).filter(|seen| !seen.is_fragment()).map(|seen| seen.seq);
     let first = starts().next().unwrap_or_default();

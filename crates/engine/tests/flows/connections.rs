@@ -125,7 +125,8 @@ fn streams_stay_in_order_across_switches_and_replacements() {
 struct Crossing {
     gateway: Gateway,
     now: Time,
-    /// Flags of the next packet, and the one of two ports of its side by which it arrives.
+    /// Flags of the next packet. `ingress` is the port by which the packet arrives, one of the two ports of its
+    /// side.
     flags: u8,
     ingress: u32,
     sent: BTreeMap<(usize, u16), Vec<u8>>,

@@ -68,8 +68,11 @@ fn datagram(version: u8, protocol: u8) -> Spec {
 }
 
 fn side(cuts: bool) -> Side {
-    let df_cut = cuts.then(|| Identifiers::new(Secret::new(3), LIFETIME));
-    Side { aggregation: Aggregation::default(), sizing: Sizing { df_cut, ..Sizing::new(1_500, Role::Transit) } }
+    let df_identifiers = cuts.then(|| Identifiers::new(Secret::new(3), LIFETIME));
+    Side {
+        aggregation: Aggregation::default(),
+        sizing: Sizing { df_identifiers, ..Sizing::new(1_500, Role::Transit) },
+    }
 }
 
 fn output() -> Output {

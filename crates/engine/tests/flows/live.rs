@@ -87,7 +87,7 @@ fn a_long_segment_becomes_a_gso_packet_with_any_checksum_setting() {
     }
 }
 
-// The test completes partial checksums as a network card does.
+// The test completes partial checksums as a NIC does.
 #[test]
 fn a_partial_checksum_is_kept_or_completed_and_counted() {
     for version in VERSIONS {
@@ -233,7 +233,7 @@ fn a_refused_gso_packet_gives_one_icmp_error() {
             };
             out.recycle(packet);
         }
-        // Ten of 1,900 bytes, and one of 1,000, which fits.
+        // Ten segments of 1,900 bytes, and one of 1,000 bytes, which fits.
         assert_eq!((answered, forwarded), (answers, 1), "IPv{version}");
         assert_eq!(out.ledger.retired(Reason::TooBig).packets, 10);
         assert_eq!(out.ledger.event(Event::IcmpSent).packets, 1);

@@ -85,7 +85,7 @@ fn every_mss_is_rewritten_with_a_valid_checksum() {
         for toward in [Toward::Wide, Toward::Narrow] {
             for mss in (0..=u16::MAX).step_by(7).chain([47, 48, 536, 1_219, 1_460, 8_960, 65_535]) {
                 let told = told(MTUS, version, toward, mss, false);
-                // At an even place and at an odd one.
+                // The option is at an even offset and at an odd offset.
                 for front in [&[][..], &[1]] {
                     let options = padded(&[front, &[2, 4], &mss.to_be_bytes()].concat());
                     let spec = Spec { flags: SYN, options, ..tcp(version) };
@@ -281,9 +281,9 @@ fn a_complete_or_ended_handshake_shows_no_other_path() {
         &[SYN_FROM_NARROW, (Toward::Narrow, RST | ACK), ACK_FROM_NARROW],
         &[SYN_FROM_NARROW, (Toward::Wide, RST)],
         &[SYN_FROM_NARROW, (Toward::Wide, RST | ACK)],
-        // Both open at once.
+        // Both hosts open the connection at the same time.
         &[SYN_FROM_NARROW, SYN_FROM_WIDE, ANSWER_FROM_NARROW, ANSWER_FROM_WIDE, ACK_FROM_NARROW],
-        // No packet of its start was seen.
+        // No packet from the start of the connection was seen.
         &[ACK_FROM_NARROW, ACK_FROM_WIDE, ACK_FROM_NARROW],
         &[ACK_FROM_WIDE, ACK_FROM_NARROW],
     ];
@@ -344,7 +344,7 @@ fn a_connection_is_kept_while_active_and_briefly_after_its_end() {
         for step in [SYN_FROM_NARROW, ANSWER_FROM_WIDE, ACK_FROM_NARROW] {
             gateway.step(4, 1, step);
         }
-        // It sends every two minutes for a day.
+        // The host sends a packet every two minutes for a day.
         for _ in 0..720 {
             gateway.now = gateway.now + Duration::from_secs(120);
             gateway.mss.expire(gateway.now);
@@ -665,7 +665,7 @@ fn a_repeated_syn_ack_shortens_no_connections_life() {
     gateway.now = gateway.now + Duration::from_secs(1_000);
     gateway.mss.expire(gateway.now);
     assert_eq!(gateway.mss.flow_count(), 1);
-    // Its MSS counts nevertheless: the smallest is kept.
+    // The MSS counts nevertheless: the smallest MSS is kept.
     gateway.pass(&Spec { options: mss_option(7_000), ..answer }, Toward::Narrow, None);
     assert_eq!(gateway.len_max(&data(4, 1, Toward::Wide, 10), Toward::Wide), 7_040);
 }
@@ -723,7 +723,8 @@ fn fast_open_syns_get_the_announced_mss() {
 
 #[test]
 fn three_bits_that_count_marks_are_in_every_segment_that_is_cut() {
-    // What the SYN and its answer say of AE, CWR and ECE; whether that agrees to accurate ECN (RFC 9768 table 2).
+    // The bits AE, CWR and ECE of the SYN and of its answer, and whether the hosts thereby agree on accurate ECN
+    // (RFC 9768 table 2).
     let cases = [
         (0b111, 0b010, true),
         (0b111, 0b011, true),
@@ -742,11 +743,11 @@ fn three_bits_that_count_marks_are_in_every_segment_that_is_cut() {
             gateway.pass(&with(saying(Toward::Narrow, SYN, [70, 0], 8_960), asked), Toward::Narrow, None);
             gateway.pass(&with(saying(Toward::Wide, SYN | ACK, [500, 71], 1_460), answered), Toward::Wide, None);
             let long = with(data(4, 1, Toward::Narrow, 4_000), counter);
-            // A late repeat of the SYN changes nothing of this.
+            // A late repeat of the SYN does not change the agreement.
             gateway.pass(&with(saying(Toward::Narrow, SYN, [70, 0], 8_960), asked ^ 0b111), Toward::Narrow, None);
             let left = gateway.pass(&long, Toward::Narrow, None);
             let said: Vec<u8> = left.iter().map(|frame| (frame[32] & 1) << 2 | frame[33] >> 6).collect();
-            // AE shows it without a handshake.
+            // AE shows accurate ECN even without a handshake.
             let later = if agrees || counter & 0b100 != 0 { counter } else { counter & !0b010 };
             assert_eq!(said, [counter, later, later], "{asked:03b}, {answered:03b}, {counter:03b}");
             assert!(left.iter().all(|frame| ReadPacket::of(frame).sum_is_right));
@@ -767,7 +768,7 @@ fn answering(syn: &Spec, mss: u16) -> Spec {
 
 #[test]
 fn segments_are_as_long_as_both_the_border_and_their_receiver_take() {
-    // What the receiver announced; the packets' length toward it, in version 4.
+    // The announced MSS of the receiver, and the length of IPv4 packets toward the receiver.
     let toward_narrow =
         [(Some(1_460), 1_500), (Some(1_200), 1_240), (Some(9_000), 1_500), (None, 576), (Some(48), 576)];
     let toward_wide = [(Some(8_960), 9_000), (Some(1_460), 1_500), (Some(65_495), 9_000), (None, 576)];
@@ -1041,7 +1042,7 @@ impl Gateway {
 struct Talk {
     version: u8,
     port: u16,
-    /// Of the wide host, and of the narrow one.
+    /// The MSS of the wide host, then of the narrow host. `None`: no MSS option.
     announces: [Option<u16>; 2],
     sent: [usize; 2],
 }
@@ -1083,7 +1084,7 @@ impl Talk {
 
 /// The MSS options that the test finds.
 struct Read {
-    /// Place and value of each MSS option of the right length.
+    /// Offset and value of each MSS option of the right length.
     found: Vec<(usize, u16)>,
     is_readable: bool,
     is_signed: bool,
@@ -1178,14 +1179,14 @@ fn border(raise: Raise) -> Border {
     Border { wide_mtu, narrow_mtu, raise, safe_len: SAFE_LEN }
 }
 
-/// MTUs of the wide side and of the narrow one, in bytes.
+/// MTUs of the wide side and of the narrow side, in bytes.
 const MTUS: [u16; 2] = [9_000, 1_500];
 
 /// The MSS that a side's hosts are told if the other side's hosts announce `announced`.
 ///
 /// Toward the wide side these candidates exist: each MSS that its MTU carries and that holds two narrow segments.
-/// The one with the fewest wide and narrow packets for each byte is told, of several the longest. It is never less
-/// than the announced one.
+/// The border announces the candidate with the fewest wide and narrow packets for each byte. If several candidates
+/// are equal, it announces the longest. The announced MSS is never less than `announced`.
 fn told([wide, narrow]: [u16; 2], version: u8, toward: Toward, announced: u16, has_stamps: bool) -> u16 {
     let [wide, narrow] = [wide, narrow].map(|mtu| mtu - if version == 4 { 40 } else { 60 });
     if toward == Toward::Narrow {
@@ -1217,7 +1218,7 @@ fn other(toward: Toward) -> Toward {
     pick(toward, Toward::Narrow, Toward::Wide)
 }
 
-/// The host that sends toward a side: 0 is the wide one.
+/// Returns the index of the host that sends toward a side: 0 is the wide host.
 fn sender(toward: Toward) -> usize {
     pick(toward, 1, 0)
 }

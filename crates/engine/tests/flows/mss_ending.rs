@@ -11,19 +11,19 @@ use wideload_engine::{
 #[test]
 fn hosts_with_a_raised_mss_get_an_icmp_error_for_the_next_byte() {
     for (version, vlans) in [(4, None), (4, Some(vec![])), (4, Some(vec![7])), (6, None), (6, Some(vec![9, 8]))] {
-        let mut stand = Stand::new(FLOW_CHARGE * 64);
-        stand.medium = if vlans.is_some() { LinkType::Ethernet } else { LinkType::Ip };
-        stand.vlans = vlans.clone();
-        stand.shake(version, 1, 1_440);
-        stand.pass(Toward::Wide, Spec { ack: 5_000, flags: ACK, ..stand.of_narrow(version, 1) });
-        stand.pass(Toward::Wide, Spec { ack: 9_000, flags: ACK, ..stand.of_narrow(version, 1) });
+        let mut testbed = Testbed::new(FLOW_CHARGE * 64);
+        testbed.medium = if vlans.is_some() { LinkType::Ethernet } else { LinkType::Ip };
+        testbed.vlans = vlans.clone();
+        testbed.shake(version, 1, 1_440);
+        testbed.pass(Toward::Wide, Spec { ack: 5_000, flags: ACK, ..testbed.of_narrow(version, 1) });
+        testbed.pass(Toward::Wide, Spec { ack: 9_000, flags: ACK, ..testbed.of_narrow(version, 1) });
         // An older acknowledgement, and one that no host can have sent.
-        stand.pass(Toward::Wide, Spec { ack: 6_000, flags: ACK, ..stand.of_narrow(version, 1) });
-        stand.pass(Toward::Wide, Spec { ack: 0xC000_0000, flags: ACK, ..stand.of_narrow(version, 1) });
-        let told = stand.tell();
+        testbed.pass(Toward::Wide, Spec { ack: 6_000, flags: ACK, ..testbed.of_narrow(version, 1) });
+        testbed.pass(Toward::Wide, Spec { ack: 0xC000_0000, flags: ACK, ..testbed.of_narrow(version, 1) });
+        let told = testbed.tell();
         assert_eq!(told.len(), 1, "{version} {vlans:?}");
         let [Some(frame)] = &told[..] else { panic!("it is told") };
-        let seen = seen(frame, stand.medium);
+        let seen = seen(frame, testbed.medium);
         let icmp = seen.upper();
         let (kind, mtu, quoted_at) =
             if version == 4 { ([3, 4], &icmp[6..8], 20) } else { ([2, 0], &icmp[6..8], 40) };
@@ -37,48 +37,48 @@ fn hosts_with_a_raised_mss_get_an_icmp_error_for_the_next_byte() {
             assert!(quoted_len > 8_000, "it was too long: {quoted_len}");
         }
         assert!(seen.sum_is_right);
-        if stand.medium == LinkType::Ethernet {
+        if testbed.medium == LinkType::Ethernet {
             // To the station that received the narrow host's packets.
-            assert_eq!(frame[..seen.ip_at], stand.of_narrow(version, 1).bytes()[..seen.ip_at]);
+            assert_eq!(frame[..seen.ip_at], testbed.of_narrow(version, 1).bytes()[..seen.ip_at]);
         }
     }
 }
 
 #[test]
 fn only_live_connections_with_a_raised_mss_get_errors() {
-    let mut stand = Stand::new(FLOW_CHARGE * 64);
+    let mut testbed = Testbed::new(FLOW_CHARGE * 64);
     // Without raising, the wide host gets the MSS that the narrow host announced.
-    stand.border.raise = Raise::Never;
-    stand.renew();
-    stand.shake(4, 1, 1_440);
-    assert_eq!(stand.tell(), Vec::<Option<Vec<u8>>>::new());
-    stand.border.raise = Raise::Always;
-    stand.renew();
-    // From now on nothing is raised.
-    stand.mss.stop_raising();
-    stand.shake(4, 2, 1_440);
-    assert_eq!(stand.tell(), Vec::<Option<Vec<u8>>>::new());
+    testbed.border.raise = Raise::Never;
+    testbed.renew();
+    testbed.shake(4, 1, 1_440);
+    assert_eq!(testbed.tell(), Vec::<Option<Vec<u8>>>::new());
+    testbed.border.raise = Raise::Always;
+    testbed.renew();
+    // From now on no MSS is raised.
+    testbed.mss.stop_raising();
+    testbed.shake(4, 2, 1_440);
+    assert_eq!(testbed.tell(), Vec::<Option<Vec<u8>>>::new());
     // The narrow host's next expected sequence number is unknown so far.
-    stand.renew();
-    let syn = Spec { flags: SYN, options: mss_option(1_440), ..stand.of_narrow(4, 3) };
-    stand.pass(Toward::Wide, syn);
-    assert_eq!(stand.tell(), [None]);
+    testbed.renew();
+    let syn = Spec { flags: SYN, options: mss_option(1_440), ..testbed.of_narrow(4, 3) };
+    testbed.pass(Toward::Wide, syn);
+    assert_eq!(testbed.tell(), [None]);
 }
 
 #[test]
 fn offloaded_acks_update_the_connection() {
     for version in [4, 6] {
-        let mut stand = Stand::new(FLOW_CHARGE * 64);
-        stand.shake(version, 1, 1_440);
-        let frame = stand.of_narrow(version, 1).bytes();
-        let packet = Frame::copy(&frame, LinkType::Ip, Ingress(1), &mut stand.out.pool).expect("it is one");
+        let mut testbed = Testbed::new(FLOW_CHARGE * 64);
+        testbed.shake(version, 1, 1_440);
+        let frame = testbed.of_narrow(version, 1).bytes();
+        let packet = Frame::copy(&frame, LinkType::Ip, Ingress(1), &mut testbed.out.pool).expect("it is one");
         let (narrow, wide) = packet.addresses();
-        stand.out.recycle(packet);
-        stand.mss.on_offloaded_ack([(narrow, 10_001), (wide, 443)], 70_000);
-        stand.mss.on_offloaded_ack([(narrow, 10_001), (wide, 443)], 60_000);
+        testbed.out.recycle(packet);
+        testbed.mss.on_offloaded_ack([(narrow, 10_001), (wide, 443)], 70_000);
+        testbed.mss.on_offloaded_ack([(narrow, 10_001), (wide, 443)], 60_000);
         // A packet of another connection.
-        stand.mss.on_offloaded_ack([(narrow, 10_002), (wide, 443)], 90_000);
-        let [Some(frame)] = &stand.tell()[..] else { panic!("it is told") };
+        testbed.mss.on_offloaded_ack([(narrow, 10_002), (wide, 443)], 90_000);
+        let [Some(frame)] = &testbed.tell()[..] else { panic!("it is told") };
         let seq_at = ReadPacket::of(frame).upper_at + 8 + if version == 4 { 24 } else { 44 };
         assert_eq!(frame[seq_at..seq_at + 4], 70_000_u32.to_be_bytes());
     }
@@ -86,14 +86,14 @@ fn offloaded_acks_update_the_connection() {
 
 #[test]
 fn port_reuse_starts_a_new_byte_count() {
-    let mut stand = Stand::new(FLOW_CHARGE * 64);
-    stand.shake(4, 1, 1_440);
-    stand.pass(Toward::Wide, Spec { ack: 900_000, flags: ACK, ..stand.of_narrow(4, 1) });
+    let mut testbed = Testbed::new(FLOW_CHARGE * 64);
+    testbed.shake(4, 1, 1_440);
+    testbed.pass(Toward::Wide, Spec { ack: 900_000, flags: ACK, ..testbed.of_narrow(4, 1) });
     let again =
         |spec: Spec, seq: u32, ack: u32, flags| Spec { seq, ack, flags, options: mss_option(1_440), ..spec };
-    stand.pass(Toward::Narrow, again(stand.of_wide(4, 1), 7_000, 0, SYN));
-    stand.pass(Toward::Wide, again(stand.of_narrow(4, 1), 80, 7_001, SYN | ACK));
-    let [Some(frame)] = &stand.tell()[..] else { panic!("it is told") };
+    testbed.pass(Toward::Narrow, again(testbed.of_wide(4, 1), 7_000, 0, SYN));
+    testbed.pass(Toward::Wide, again(testbed.of_narrow(4, 1), 80, 7_001, SYN | ACK));
+    let [Some(frame)] = &testbed.tell()[..] else { panic!("it is told") };
     let seq_at = ReadPacket::of(frame).upper_at + 8 + 24;
     assert_eq!(frame[seq_at..seq_at + 4], 7_001_u32.to_be_bytes());
 }
@@ -101,48 +101,48 @@ fn port_reuse_starts_a_new_byte_count() {
 #[test]
 fn an_earlier_raised_mss_is_recognised_by_long_segments() {
     for (vlans, len, is_told) in [(None, 1_460, false), (None, 1_461, true), (Some(vec![7]), 8_000, true)] {
-        let mut stand = Stand::new(FLOW_CHARGE * 64);
-        stand.medium = if vlans.is_some() { LinkType::Ethernet } else { LinkType::Ip };
-        stand.vlans = vlans;
-        stand.pass(Toward::Narrow, stand.of_wide(4, 1).carrying(0, len));
-        stand.pass(Toward::Wide, Spec { ack: 8_000, flags: ACK, ..stand.of_narrow(4, 1) });
-        let told = stand.tell();
+        let mut testbed = Testbed::new(FLOW_CHARGE * 64);
+        testbed.medium = if vlans.is_some() { LinkType::Ethernet } else { LinkType::Ip };
+        testbed.vlans = vlans;
+        testbed.pass(Toward::Narrow, testbed.of_wide(4, 1).carrying(0, len));
+        testbed.pass(Toward::Wide, Spec { ack: 8_000, flags: ACK, ..testbed.of_narrow(4, 1) });
+        let told = testbed.tell();
         assert_eq!(told.iter().flatten().count(), usize::from(is_told), "{len}");
         if let [Some(frame)] = &told[..] {
-            let seen = seen(frame, stand.medium);
+            let seen = seen(frame, testbed.medium);
             let seq_at = seen.upper_at + 8 + 24;
             assert_eq!(frame[seq_at..seq_at + 4], 8_000_u32.to_be_bytes());
-            assert_eq!(frame[..seen.ip_at], stand.of_narrow(4, 1).bytes()[..seen.ip_at]);
+            assert_eq!(frame[..seen.ip_at], testbed.of_narrow(4, 1).bytes()[..seen.ip_at]);
         }
     }
 }
 
 #[test]
 fn evicted_live_connections_are_counted() {
-    let mut stand = Stand::new(FLOW_CHARGE * 16);
+    let mut testbed = Testbed::new(FLOW_CHARGE * 16);
     for port in 0..40 {
-        stand.shake(4, port, 1_440);
+        testbed.shake(4, port, 1_440);
     }
-    let known = stand.mss.raised_connections().count() as u64;
-    assert!(known < 40 && stand.mss.forgotten_count() == 40 - known, "{known}");
-    let mut stand = Stand::new(FLOW_CHARGE * 64);
-    stand.shake(4, 1, 1_440);
-    stand.shake(4, 2, 1_440);
-    stand.pass(Toward::Wide, Spec { flags: FIN | ACK, ..stand.of_narrow(4, 2) });
-    stand.now = stand.now + Duration::from_secs(10_000);
-    stand.mss.expire(stand.now);
-    assert_eq!((stand.mss.forgotten_count(), stand.mss.flow_count()), (1, 0));
+    let known = testbed.mss.raised_connections().count() as u64;
+    assert!(known < 40 && testbed.mss.forgotten_count() == 40 - known, "{known}");
+    let mut testbed = Testbed::new(FLOW_CHARGE * 64);
+    testbed.shake(4, 1, 1_440);
+    testbed.shake(4, 2, 1_440);
+    testbed.pass(Toward::Wide, Spec { flags: FIN | ACK, ..testbed.of_narrow(4, 2) });
+    testbed.now = testbed.now + Duration::from_secs(10_000);
+    testbed.mss.expire(testbed.now);
+    assert_eq!((testbed.mss.forgotten_count(), testbed.mss.flow_count()), (1, 0));
 }
 
 #[test]
 fn final_errors_exceed_the_usual_rate_limit() {
-    let mut stand = Stand::new(FLOW_CHARGE * 2_000);
-    (0..500).for_each(|port| stand.shake(4, port, 1_440));
-    assert_eq!(stand.tell().iter().flatten().count(), 500);
+    let mut testbed = Testbed::new(FLOW_CHARGE * 2_000);
+    (0..500).for_each(|port| testbed.shake(4, port, 1_440));
+    assert_eq!(testbed.tell().iter().flatten().count(), 500);
 }
 
 /// A border's connection table with its settings.
-struct Stand {
+struct Testbed {
     mss: Connections,
     border: Border,
     limit: usize,
@@ -153,12 +153,12 @@ struct Stand {
     vlans: Option<Vec<u16>>,
 }
 
-impl Stand {
-    fn new(limit: usize) -> Stand {
+impl Testbed {
+    fn new(limit: usize) -> Testbed {
         let border = Border { wide_mtu: 9_000, narrow_mtu: 1_500, raise: Raise::Always, safe_len: SAFE_LEN };
         let sources = ["192.0.2.1".parse().expect("it is one"), "2001:db8::1".parse().expect("it is one")];
         let answers = IcmpResponder::new(sources, ANSWERS_PER_SECOND, ANSWERS_BURST, Secret::new(1));
-        Stand {
+        Testbed {
             mss: Connections::at_border(limit, border.clone(), Secret::new(2)),
             border,
             limit,
@@ -170,7 +170,7 @@ impl Stand {
         }
     }
 
-    /// Starts anew with the present settings.
+    /// Starts a new table with the present settings.
     fn renew(&mut self) {
         self.mss = Connections::at_border(self.limit, self.border.clone(), Secret::new(2));
     }

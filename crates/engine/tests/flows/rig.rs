@@ -19,12 +19,12 @@ pub struct Rig {
     pub ingress: Ingress,
 }
 
-/// A packet that left.
+/// A packet that was sent.
 #[derive(Clone, Debug)]
 pub struct Left {
-    /// Its frame, before it is split.
+    /// The frame, before it is divided.
     pub frame: Vec<u8>,
-    /// Its packets on the wire.
+    /// The wire packets of the frame.
     pub wire: Vec<Vec<u8>>,
     pub gso: Option<Gso>,
     pub as_received: bool,
@@ -81,7 +81,7 @@ impl Rig {
         self.drain()
     }
 
-    /// Lets time pass, and expires held packets at their deadlines.
+    /// Advances the time, and expires held packets at their deadlines.
     pub fn wait_until(&mut self, moment: Time) -> Vec<(Time, Left)> {
         let mut left = Vec::new();
         while let Some(deadline) = self.side.next_deadline().filter(|deadline| *deadline <= moment) {

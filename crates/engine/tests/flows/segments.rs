@@ -199,5 +199,5 @@ fn noise(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * at / 7 + at) as u8).collect()
 }
 
-/// Close to the wrap of sequence numbers.
+/// A sequence number close to the wrap.
 const SEQ: u32 = u32::MAX - 1_000;

@@ -1,4 +1,5 @@
-//! The side beside a kernel: reassembled datagrams leave whole or as they came, all other packets as they came.
+//! The side beside a kernel: reassembled datagrams leave complete or as received, all other packets leave as
+//! received.
 
 use crate::rig::*;
 use wideload_engine::{Event, Late, Role};

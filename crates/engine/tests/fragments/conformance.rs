@@ -1,7 +1,7 @@
 //! Cases of other stacks' test suites for fragmentation and reassembly, as tables, with our verdicts.
 //!
-//! The cases are theirs, the words and the packets ours. Where our verdict differs from theirs, the table names the
-//! rule. The last lines of this file explain these rules.
+//! The cases are those of the other suites. The words and the packets are Wideload's. Where Wideload's verdict
+//! differs, the table names the rule. The last lines of this file explain these rules.
 
 #![allow(clippy::type_complexity, reason = "a table's type is its columns")]
 
@@ -1017,7 +1017,7 @@ fn thc_attacks_leave_no_state() {
 
 // Helpers.
 
-/// One fragment: offset, length, MF, and its bytes.
+/// A fragment: offset, length, MF, and the kind of its bytes.
 #[derive(Clone, Copy, Debug)]
 struct Part(usize, usize, bool, Bytes);
 
@@ -1100,9 +1100,9 @@ fn stamped(bytes: &[u8], first: &[u8]) -> Vec<u8> {
 
 const SAME: &str = "the same";
 /// A repeat (all of its bytes are already held, and equal) is dropped alone, whatever its length and MF. Some
-/// stacks count equal bytes at another place as an overlap.
+/// stacks treat equal bytes at another offset as an overlap.
 const REPEAT: &str = "nothing; ours: a repeat is dropped alone";
-/// Any other overlap drops the datagram (RFC 5722 section 4, R063). OpenBSD's and VPP's IPv4 trim.
+/// Any other overlap drops the datagram (RFC 5722 section 4, R063). OpenBSD and VPP trim overlaps in IPv4.
 const OVERLAP: &str = "IPv4 trims, IPv6 drops; ours: an overlap ends the datagram";
 /// The key of a datagram that was dropped for overlap is poisoned until its deadline (R063).
 const POISON: &str = "the new set is joined; ours: its key is poisoned";

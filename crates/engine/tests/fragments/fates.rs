@@ -149,7 +149,7 @@ fn every_event_is_reached() {
         (Event::Segments, after(Rig::router(576), &[segment(0, 1_000, 0)])),
         (Event::DfFragmented, {
             let mut rig = Rig::router(576);
-            rig.side.sizing.df_cut = Some(Identifiers::new(secret(), LIFETIME));
+            rig.side.sizing.df_identifiers = Some(Identifiers::new(secret(), LIFETIME));
             after(rig, &[Spec { protocol: 17, ip_flags: DF, ..ip(4).payload(vec![0; 1_000]) }.bytes()])
         }),
         (Event::MssRaised, crossing(&[(Toward::Wide, syn(1_460, 0))])),
@@ -202,7 +202,7 @@ fn after(mut rig: Rig, frames: &[Vec<u8>]) -> Rig {
     rig
 }
 
-/// A router that merges fragments to 1,500 bytes, within so many bytes of memory.
+/// A router that merges fragments to 1,500 bytes, with a memory limit of `bytes` bytes.
 fn joining(bytes: usize) -> Rig {
     joining_within(join_limits(bytes))
 }
@@ -231,7 +231,7 @@ fn crossing(packets: &[(Toward, Vec<u8>)]) -> Rig {
     rig
 }
 
-/// A SYN with this MSS and a checksum that is wrong by this amount.
+/// A SYN with this MSS, and a checksum that is wrong by `sum_off`.
 fn syn(mss: u16, sum_off: u16) -> Vec<u8> {
     let sum = if sum_off == 0 { Summed::Right } else { Summed::Off(sum_off) };
     tcp(4).seq(0).flags(SYN).options([&[2, 4], &mss.to_be_bytes()[..]].concat()).sum(sum).bytes()
@@ -276,7 +276,7 @@ fn total_len_of_19() -> Vec<u8> {
     with_total_len(ip(4).payload(vec![0; 8]), 19)
 }
 
-/// A packet that a sender leaves to its network card: total length 0.
+/// A packet whose length the sender leaves to its NIC: the total length is 0.
 fn without_len() -> Vec<u8> {
     with_total_len(udp(4).ip_flags(0).payload([1; 100]), 0)
 }

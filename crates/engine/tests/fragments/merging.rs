@@ -1,6 +1,6 @@
 //! Fragments -> fragments merged in order, up to the next link's MTU.
 //!
-//! Nothing is lost. A host makes the same datagrams from the merged fragments as from the received ones.
+//! No byte is lost. A host reassembles the same datagrams from the merged fragments as from the received fragments.
 
 use crate::rig::*;
 use fastrand::Rng;
@@ -336,7 +336,7 @@ fn a_longer_buffer_than_charged_is_used_in_full() {
 
 #[test]
 fn what_was_joined_for_a_longer_link_is_cut_again_and_nothing_with_df_is_joined() {
-    // A side that takes less than the joiner was told: nothing may end for that.
+    // The side has a smaller MTU than the merger. No packet may be dropped for this reason.
     let part = |flags: u16, start: usize, end: usize| Spec {
         ip_flags: flags | if end < 1_400 { MF } else { 0 },
         ..ip(4).part(start, &pattern(1_400)[start..end], false)
@@ -387,7 +387,8 @@ fn merged_fragments_have_one_valid_header() {
 
 #[test]
 fn options_of_the_first_fragment_alone_stay_with_it() {
-    // Record route, which only the first piece carries, and a loose source route, which all do (RFC 791 section 3.1).
+    // A record route option, which only the first fragment carries, and a loose source route, which all fragments
+    // carry (RFC 791 section 3.1).
     let route = [0x83, 7, 4, 192, 0, 2, 9];
     let record = [7, 7, 4, 0, 0, 0, 0];
     let first_options = [&record[..], &route, &[0, 0]].concat();
@@ -402,7 +403,7 @@ fn options_of_the_first_fragment_alone_stay_with_it() {
     for options in [&shorter, &blanked] {
         let mut rig = joining(1_500);
         assert_only(&rig.push_all(&[part(0, &first_options), part(80, options)]), &joined);
-        // A later run keeps the header of the later fragments.
+        // A run that starts later keeps the header of later fragments.
         let [one, other] =
             [80, 160].map(|at| Spec { ip_options: options.clone(), ..ip(4).part(at, &payload[..80], true) });
         rig.push_all(&[one.bytes(), other.bytes()]);
@@ -538,7 +539,7 @@ fn every_part_of_the_key_separates_datagrams() {
         Spec { source: [192, 0, 2, 7].into(), ..next.clone() },
         Spec { destination: [192, 0, 2, 7].into(), ..next.clone() },
         Spec { protocol: UDP, ..next.clone() },
-        // One hint for both.
+        // Both datagrams share one hint.
         Spec { id: 0x1234 + 64, ..next.clone() },
     ];
     for stranger in strangers {
@@ -567,7 +568,7 @@ fn unfragmented_packets_and_ipv6_pass() {
     for packet in [whole(4, &[1; 80]), whole(6, &[1; 80])] {
         assert_only(&rig.push(&packet), &packet);
     }
-    // Also a single fragment with a Fragment header (RFC 8200 section 4, R087).
+    // An atomic fragment is forwarded unchanged too (RFC 8200 section 4, R087).
     for sent in fragments(6, &pattern(2_000), 400).iter().chain([&fragment(6, 0, &[1; 8], false)]) {
         assert_only(&rig.push(sent), sent);
     }
@@ -593,8 +594,8 @@ fn fragmented_datagrams_leave_a_gso_packet_in_fragments() {
         rig.side.aggregation.coalescer = Some(Coalescer::new(1 << 20, udp_gso_packets(), Vec::new(), secret()));
         rig
     };
-    // A GSO packet of such datagrams exceeds the MTU. None is dropped, and none leaves in shorter fragments than it
-    // came in.
+    // A GSO packet of such datagrams exceeds the MTU. No datagram is dropped, and no datagram is fragmented into
+    // shorter fragments than received.
     let mut policies = rig();
     assert_eq!(policies.push_all(&[fragments(1), fragments(2)].concat()), [[0; 0]; 0], "their flow holds them");
     let left = policies.flush();
@@ -865,7 +866,8 @@ fn with_few_buffers_eviction_merges_nothing_and_passing_merges_some() {
             }
         }
     }
-    // With one buffer for all, any other datagram evicts it. The alternative is one for each flow (C13).
+    // If all datagrams share one run, any other datagram evicts the run. The alternative is one run for each flow
+    // (C13).
     let by = |runs| through(&mut joining_within(1_500, MergeLimits { runs, ..USUAL }), &woven(2)).len();
     assert_eq!((by(RunsBy::All), by(RunsBy::Flow), by(RunsBy::Datagram)), (38, 14, 14));
 }
@@ -889,7 +891,7 @@ impl Scene {
         let datagrams: Vec<_> = (0..random.usize(1..=4)).map(|_| draw_fragments(random, mtu)).collect();
         let mut sent = weave(random, datagrams);
         disorder(random, &mut sent);
-        // All within the time in which repeats are recognised, some after the time-out.
+        // All fragments arrive within the time in which repeats are recognised, some after the time-out of merging.
         let mut left_us = 90_000;
         let sent = sent.into_iter().map(|fragment| {
             let gap = if random.u8(..10) == 0 { random.u64(..12_000).min(left_us) } else { 0 };
@@ -944,7 +946,7 @@ fn draw_fragments(random: &mut Rng, mtu: u16) -> Vec<Spec> {
         start = end;
     }
     if let [whole] = &mut fragments[..] {
-        // It may overtake fragments with the same ID.
+        // The packet may overtake fragments with the same ID.
         whole.id = 0xFFFF;
     }
     fragments
@@ -1089,7 +1091,7 @@ fn check_books(rig: &Rig, sent: &[Vec<u8>], left: &[Vec<u8>], what: &str) {
     }
 }
 
-/// Checks that these events happened so often, and no others.
+/// Checks that these events have the given counts, and that no other event happened.
 #[track_caller]
 fn assert_counts(rig: &Rig, expected: &[(Event, u64)]) {
     for event in JOINED.into_iter().chain([Event::Merged, Event::MergeRefused]) {
@@ -1118,7 +1120,7 @@ fn rejoining(join: FragmentPolicy, mtu: u16) -> Rig {
     rig
 }
 
-/// Pushes all, and ends the input.
+/// Pushes all frames, and flushes the rig.
 fn through(rig: &mut Rig, sent: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut left = rig.push_all(sent);
     left.extend(rig.flush());
@@ -1134,7 +1136,8 @@ fn fragments_of(id: u32, payload: &[u8], room: usize) -> Vec<Vec<u8>> {
     ip(4).id(id).payload(payload).parts(room)
 }
 
-/// Datagrams of 9,000 bytes from as many hosts in 19 fragments of 508 bytes. The datagrams take turns.
+/// Interleaved fragments of datagrams from different hosts. Each datagram has 9,000 bytes, in 19 fragments of 508
+/// bytes.
 fn woven(datagrams: usize) -> Vec<Vec<u8>> {
     let payload = pattern(8_980);
     let starts: Vec<_> = (0..8_980).step_by(488).collect();
@@ -1157,7 +1160,7 @@ fn cut(whole: &Spec, room: usize) -> Vec<Vec<u8>> {
     if whole.upper().len() > room { whole.parts(room) } else { vec![whole.bytes()] }
 }
 
-/// Datagrams and segments wait for others of their flow.
+/// Rules with which datagrams and segments wait for later packets of their flow.
 fn udp_gso_packets() -> Rules {
     Rules { mode: Mode::Reversible, hold: Hold::Fixed(seconds(1)), len_max: 65_535, longer: Toggle::On, udp: true }
 }

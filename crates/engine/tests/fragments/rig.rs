@@ -50,7 +50,7 @@ impl Rig {
         Rig::new(u16::MAX, Role::Transit, Some(Late::Retire))
     }
 
-    /// A host's network card: it fragments its host's packets.
+    /// A host's NIC, which fragments the host's packets.
     pub fn card(mtu: u16) -> Rig {
         Rig::new(mtu, Role::Source(identifiers()), None)
     }
@@ -78,7 +78,7 @@ impl Rig {
         frames.into_iter().flat_map(|frame| self.push(frame)).collect()
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     pub fn wait(&mut self, stretch: Duration) -> Vec<Vec<u8>> {
         self.now = self.now + stretch;
         self.side.expire(self.now, &mut self.connections, &mut self.out);

@@ -377,7 +377,7 @@ fn fragments_with_different_keys_are_never_mixed() {
     }
 }
 
-// R006: our key also holds VLAN and port.
+// R006: Wideload's key also contains the VLAN and the port.
 #[test]
 fn fragments_of_different_vlans_and_ports_are_never_mixed() {
     let frame = |tags: &[u16], bytes: &[u8]| {
@@ -1167,7 +1167,7 @@ fn datagrams_keep_identifications_and_new_ones_get_unused_ones() {
     let mut router = Rig::new(1_000, Role::Transit, Some(Late::Retire));
     let again = ReadPacket::all(&router.push_all(&parts));
     assert!(again.len() == 5 && again.iter().all(|fragment| fragment.id == 0x1234));
-    // As a source we assign all IDs, as kept ones could equal them.
+    // A source assigns all IDs itself, because a kept ID could equal an assigned ID.
     let mut rig = Rig::new(1_000, Role::Source(identifiers()), Some(Late::Retire));
     let ours = ReadPacket::all(&rig.push_all(&parts));
     assert!(ours.len() == 5 && ours.iter().all(|fragment| fragment.id == ours[0].id));

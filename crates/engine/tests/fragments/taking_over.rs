@@ -16,13 +16,13 @@ use wideload_engine::{
 fn datagrams_complete_across_any_takeover() {
     for seed in 0..300 {
         let mut random = Rng::with_seed(seed);
-        let mut stand = Stand::new(&mut random);
+        let mut testbed = Testbed::new(&mut random);
         let mut frames = Vec::new();
         for id in 0..random.u16(1..8) {
             let payload: Vec<u8> = (0..random.usize(1..9_000)).map(|_| random.u8(..)).collect();
             let mut fragments = fragments_of(id, &payload, 8 * random.usize(1..180));
             random.shuffle(&mut fragments);
-            stand.sent.insert((u32::from(id), payload));
+            testbed.sent.insert((u32::from(id), payload));
             frames.extend(fragments);
         }
         if random.bool() {
@@ -30,14 +30,14 @@ fn datagrams_complete_across_any_takeover() {
         }
         for frame in frames {
             if random.u8(..8) == 0 {
-                stand.take_over(&mut random);
+                testbed.take_over(&mut random);
             }
-            stand.push(&frame);
+            testbed.push(&frame);
         }
-        assert_eq!(stand.out.ledger.event(Event::ReleasedTimeout).packets, 0);
-        let came: HashSet<_> = stand.came.iter().map(|wire| (wire.id, wire.body().to_vec())).collect();
-        assert!(came == stand.sent, "seed {seed}: all are whole at the end, and none was before");
-        assert_eq!(stand.side.aggregation.held().0.packets, 0, "seed {seed}");
+        assert_eq!(testbed.out.ledger.event(Event::ReleasedTimeout).packets, 0);
+        let came: HashSet<_> = testbed.came.iter().map(|wire| (wire.id, wire.body().to_vec())).collect();
+        assert!(came == testbed.sent, "seed {seed}: all are whole at the end, and none was before");
+        assert_eq!(testbed.side.aggregation.held().0.packets, 0, "seed {seed}");
     }
 }
 
@@ -45,20 +45,20 @@ fn datagrams_complete_across_any_takeover() {
 fn a_stream_survives_any_takeover() {
     for seed in 0..300 {
         let mut random = Rng::with_seed(seed);
-        let mut stand = Stand::new(&mut random);
+        let mut testbed = Testbed::new(&mut random);
         let content: Vec<u8> = (0..random.usize(1..60_000)).map(|_| random.u8(..)).collect();
         let mut at = 0;
         while at < content.len() {
             if random.u8(..6) == 0 {
-                stand.take_over(&mut random);
+                testbed.take_over(&mut random);
             }
             let len = if random.bool() { 1_000 } else { random.usize(1..1_461) }.min(content.len() - at);
-            stand.push(&segment(at as u32, &content[at..at + len]));
+            testbed.push(&segment(at as u32, &content[at..at + len]));
             at += len;
         }
-        stand.flush();
+        testbed.flush();
         let mut stream: Vec<u8> = Vec::new();
-        for frame in &stand.left {
+        for frame in &testbed.left {
             let sliced = SlicedPacket::from_ip(frame).expect("it is a packet");
             let Some(TransportSlice::Tcp(tcp)) = sliced.transport else { panic!("it is TCP") };
             assert_eq!(tcp.sequence_number() as usize, stream.len(), "seed {seed}: in order");
@@ -71,46 +71,46 @@ fn a_stream_survives_any_takeover() {
 #[test]
 fn a_merger_continues_from_another() {
     let mut random = Rng::with_seed(7);
-    let mut stand = Stand::new(&mut random);
-    stand.side = side(FragmentPolicy::Merge);
+    let mut testbed = Testbed::new(&mut random);
+    testbed.side = side(FragmentPolicy::Merge);
     let payload: Vec<u8> = (0..4_000).map(|_| random.u8(..)).collect();
     let fragments = fragments_of(3, &payload, 1_000);
     let [first, rest @ ..] = &fragments[..] else { panic!("several") };
-    stand.push(first);
+    testbed.push(first);
     for fragment in rest {
-        let old = std::mem::replace(&mut stand.side, side(FragmentPolicy::Merge));
-        stand.side.take_over(stand.now, old, &mut stand.connections, &mut stand.out);
-        stand.drain();
-        assert_eq!(stand.left.len(), 0, "nothing leaves before its time");
-        stand.push(fragment);
+        let old = std::mem::replace(&mut testbed.side, side(FragmentPolicy::Merge));
+        testbed.side.take_over(testbed.now, old, &mut testbed.connections, &mut testbed.out);
+        testbed.drain();
+        assert_eq!(testbed.left.len(), 0, "nothing leaves before its time");
+        testbed.push(fragment);
     }
-    assert_eq!(stand.left.len(), 1);
-    assert_eq!(stand.left[0][20..], payload);
+    assert_eq!(testbed.left.len(), 1);
+    assert_eq!(testbed.left[0][20..], payload);
 }
 
 #[test]
 fn fragment_length_limits_survive_a_takeover() {
     for seed in 0..100 {
         let mut random = Rng::with_seed(seed);
-        let mut stand = Stand::new(&mut random);
-        stand.side = joining_udp(9_100);
+        let mut testbed = Testbed::new(&mut random);
+        testbed.side = joining_udp(9_100);
         let (count, len, room) = (random.u32(2..5), random.usize(1_480..2_000), 8 * random.usize(60..180));
         let mut sent = Vec::new();
         for id in 0..count {
             let content: Vec<u8> = (0..len).map(|_| random.u8(..)).collect();
-            // It has DF: only its source may fragment it.
+            // The datagram has DF: only its source may fragment it.
             let datagram = udp(4).id(id).payload(content);
-            datagram.parts(room).iter().for_each(|fragment| stand.push(fragment));
+            datagram.parts(room).iter().for_each(|fragment| testbed.push(fragment));
             sent.push(datagram.upper());
         }
-        assert_eq!(stand.left.len(), 0, "seed {seed}: they wait for more");
+        assert_eq!(testbed.left.len(), 0, "seed {seed}: they wait for more");
         // All of them exceed the MTU of the new side.
-        let old = std::mem::replace(&mut stand.side, joining_udp(1_480));
-        stand.side.take_over(stand.now, old, &mut stand.connections, &mut stand.out);
-        assert_eq!(stand.out.ledger.event(Event::RunAtEnd).packets, 1, "seed {seed}: they were one train");
-        stand.flush();
-        assert!(stand.left.iter().all(|frame| frame.len() <= 20 + room), "seed {seed}: pieces of {room}");
-        let came = ReadPacket::all(&Rig::host().push_all(&stand.left));
+        let old = std::mem::replace(&mut testbed.side, joining_udp(1_480));
+        testbed.side.take_over(testbed.now, old, &mut testbed.connections, &mut testbed.out);
+        assert_eq!(testbed.out.ledger.event(Event::RunAtEnd).packets, 1, "seed {seed}: they were one train");
+        testbed.flush();
+        assert!(testbed.left.iter().all(|frame| frame.len() <= 20 + room), "seed {seed}: pieces of {room}");
+        let came = ReadPacket::all(&Rig::host().push_all(&testbed.left));
         assert!(came.iter().map(ReadPacket::body).eq(sent.iter().map(Vec::as_slice)), "seed {seed}");
     }
 }
@@ -183,7 +183,7 @@ fn first_ids(gateway: &mut Gateway) -> Vec<u32> {
 }
 
 /// A side that is replaced now and then.
-struct Stand {
+struct Testbed {
     side: Side,
     connections: Connections,
     out: Output,
@@ -193,11 +193,11 @@ struct Stand {
     came: Vec<ReadPacket>,
 }
 
-impl Stand {
-    fn new(random: &mut Rng) -> Stand {
+impl Testbed {
+    fn new(random: &mut Rng) -> Testbed {
         let side = side(if random.bool() { FragmentPolicy::Reassemble } else { FragmentPolicy::ReassembleHop });
         let out = Output::new(Pool::new(32 << 20), None);
-        Stand {
+        Testbed {
             side,
             connections: Connections::new(Secret::new(5)),
             out,

@@ -16,7 +16,7 @@ fn every_ipv4_length_survives_fragmentation_and_reassembly() {
 
 #[test]
 fn every_length_of_ipv6_is_cut_and_joined_to_itself() {
-    // Longer ones than an MTU can say cannot be pushed: 65,535 less the header.
+    // The longest datagrams are those of an MTU of 65,535 bytes: 65,535 less the header.
     let lens = (1..=65_495 - UDP_LEN).map(|len| len + UDP_LEN);
     [1_280, 1_500, 9_000].iter().for_each(|mtu| cut_and_join(6, *mtu, Split::Max, lens.clone()));
 }
@@ -178,7 +178,7 @@ fn cut_and_join(version: u8, mtu: u16, split: Split, lens: impl Iterator<Item = 
     header.ip_flags = DF;
     let original = Spec { payload: Vec::new(), ..header }.bytes();
     for (index, len) in lens.enumerate() {
-        // As fast as the IDs allow: 25,000 per second.
+        // Datagrams are sent as fast as the IDs allow: 25,000 per second.
         let now = at(Duration::from_micros(40) * index as u32);
         let payload = &payload[..len];
         let header = header_for(&original, len);

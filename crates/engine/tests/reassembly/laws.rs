@@ -356,7 +356,7 @@ fn no_datagram_exceeds_its_length_field() {
                 assert_eq!(ledger.event(Event::Reassembled).packets, u64::from(excess <= 0), "{what}");
                 assert_eq!(ledger.retired(Reason::FragOversize).packets > 0, excess > 0, "{what}");
                 let whole = Spec { payload: datagram.payload[..end].to_vec(), ..header.clone() };
-                // An IPv6 datagram may exceed any MTU by its own header; then it leaves in fragments again.
+                // With its header, an IPv6 datagram may exceed any MTU. It is then fragmented again.
                 let leaves_whole = excess <= 0 && whole.bytes().len() - header.link_len() <= 65_535;
                 if excess <= 0 && !leaves_whole {
                     let payload: Vec<u8> = left

@@ -91,7 +91,7 @@ fn a_poisoned_key_is_charged_little() {
     }
     assert_eq!(station.out.pool.in_use_count(), 0);
     let charged = charged(&station);
-    // More than nothing, less than half of the smallest buffer each.
+    // The charge of each key is above zero, and below half of the smallest buffer.
     assert!((100_000..1_000_000).contains(&charged), "{charged} bytes for 1,000 poisoned keys and no buffer");
 }
 
@@ -137,8 +137,8 @@ fn a_pool_that_runs_dry_loses_packets_and_nothing_else() {
 #[test]
 fn a_flood_from_everywhere_does_not_stop_good_datagrams() {
     // rel:G24, scaled: first fragments from sources that never repeat. 4 MiB are 1,700 of the smallest buffers. So
-    // a fragment is in time if it comes within 2.7 ms, or 0.85 ms, of its datagram's first one. Where sources with
-    // two datagrams take their part, the time is half of that.
+    // a fragment is in time if it comes within 2.7 ms, or 0.85 ms, of its datagram's first one. If sources with two
+    // datagrams use part of the memory, the time is half as long.
     for (per_second, gap_us) in [(630_000, 1_000), (2_000_000, 400)] {
         for good in [Good::ManySources, Good::OneSource] {
             let flood = Flood { per_second, sources: u32::MAX };
@@ -200,7 +200,7 @@ fn no_allocation_per_packet_after_warm_up() {
 
 #[test]
 fn a_million_last_fragments_hold_no_more_than_one() {
-    // Jolt2: the same impossible last piece, for ever; and the same possible one.
+    // Jolt2: an impossible last fragment is repeated a million times, and in the second case a possible one.
     for (start, len) in [(65_520, 9), (65_488, 24)] {
         let datagram = Spec { payload: noise(len, 1), ..ip(4).noise(0) };
         let fragment = datagram.fragment_with(&Place { range: start..start + len, more: false }, &datagram.payload);
@@ -262,7 +262,7 @@ fn deliveries_do_not_depend_on_the_secret() {
     assert!(lines.iter().all(|line| *line == lines[0]), "the same packets leave in the same order");
 }
 
-/// First fragments without any others.
+/// A flood of first fragments, without later fragments.
 #[derive(Clone, Copy, Debug)]
 struct Flood {
     per_second: u32,
@@ -273,9 +273,9 @@ struct Flood {
 /// The sources of the good datagrams.
 #[derive(Clone, Copy, Debug)]
 enum Good {
-    /// A source for each.
+    /// Each datagram has a source of its own.
     ManySources,
-    /// One source for all, so that several are open at once.
+    /// All datagrams have one source, so that the source has several open datagrams.
     OneSource,
 }
 
@@ -299,7 +299,7 @@ impl Scene {
         self.run_fragments(&[0..1_000, 1_000..1_400], self.gap)
     }
 
-    /// With a third fragment, one second after the second.
+    /// Runs the scene with a third fragment, one second after the second fragment.
     fn run_with_late_third(&self) -> Outcome {
         self.run_fragments(&[0..1_000, 1_000..2_000, 2_000..2_400], Duration::from_secs(1))
     }

@@ -13,7 +13,7 @@ pub enum Call {
     Frame,
 }
 
-/// As the kernel does: fills one slot or buffer after the other.
+/// Receives a batch as the kernel does: fills one slot or buffer after the other.
 pub fn receive(
     batch: &[Vec<u8>],
     call: Call,

@@ -2,8 +2,8 @@
 //!
 //! Fragments are numbered in their order of arrival. A relation is an order of all their starts and ends. So all
 //! relations of numbered fragments are all overlaps in all orders. Up to four fragments are always tested. Five
-//! take `WIDELOAD_OVERLAPS=5 cargo test -p wideload-engine --test reassembly overlaps`: 54 million cases, in a few
-//! minutes.
+//! fragments need `WIDELOAD_OVERLAPS=5 cargo test -p wideload-engine --test reassembly overlaps`: 54 million cases,
+//! in a few minutes.
 
 use crate::station::{Left, Station, USUAL, at};
 use core::time::Duration;
@@ -73,7 +73,7 @@ enum End {
 enum Bytes {
     /// The datagram's bytes.
     True,
-    /// Other bytes.
+    /// Bytes that differ from those of the datagram.
     Own,
 }
 
@@ -202,5 +202,5 @@ fn frames(left: &[Left]) -> Vec<&[u8]> {
 }
 
 const FRAGMENTS_MAX: usize = 5;
-/// Two for each fragment.
+/// The number of endpoints: two for each fragment.
 const RANKS_MAX: usize = 2 * FRAGMENTS_MAX;

@@ -98,7 +98,7 @@ fn a_port_that_reads_headers_first_gets_the_right_place() {
         }
     }
     let guesses = split.stats();
-    // All but the first pieces, and the first datagrams.
+    // All payloads are received in place, except those of first fragments and of the first datagrams.
     assert!(guesses.hits * 10 > guesses.predicted * 8 && guesses.in_place_bytes > 2 * 30 * 7_520, "{guesses:?}");
 }
 
@@ -221,7 +221,8 @@ impl Station {
         (format!("{counts:?} {in_use_count} {totals:?} {events:?} {ends:?}"), gone)
     }
 
-    /// Receives frames as one batch, by this call into the offered slots, and pushes them.
+    /// Receives frames as one batch, and pushes the batch. With `apart`, payloads are received in the offered
+    /// slots.
     fn push(&mut self, now: Time, frames: &[Vec<u8>], apart: Option<Call>) {
         let mut batch = Batch::default();
         let Batch { split, frames: whole } = &mut batch;
@@ -267,7 +268,8 @@ impl Station {
 struct Traffic {
     hosts: Vec<Host>,
     speaking: usize,
-    /// One frame in so many is followed by another host's, swapped, repeated, lost, replaced.
+    /// Each of the next five numbers is the mean distance of a change, in frames: another host sends, or a frame is
+    /// swapped, repeated, lost or replaced.
     switch: usize,
     swap: usize,
     repeat: usize,
@@ -286,7 +288,7 @@ struct Host {
     version: u8,
     number: u8,
     protocol: u8,
-    /// Whether it sends to a destination with reassembly for the next hop.
+    /// Whether the host sends to a destination with the policy reassemble-hop.
     is_elsewhere: bool,
     lens: Vec<usize>,
     step: usize,

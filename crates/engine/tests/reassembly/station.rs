@@ -18,44 +18,44 @@ pub struct Station {
     pub out: Output,
 }
 
-/// A frame that left.
+/// A frame that was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
-    /// Its bytes, link header included.
+    /// The bytes of the frame, including the link header.
     pub frame: Vec<u8>,
-    /// Where its IP header starts.
+    /// Offset of the IP header in the frame, in bytes.
     pub ip_at: usize,
-    /// The port of its ingress.
+    /// The port by which the packet arrived.
     pub ingress: u32,
     /// Whether it is a fragment of a packet that was fragmented here.
     pub cut: bool,
 }
 
 impl Station {
-    /// One that reassembles, and forwards datagrams of any length.
+    /// Creates a station that reassembles, and forwards datagrams of any length.
     pub fn joining(limits: Limits, late: Late) -> Station {
         Station::joining_by(limits, late, SECRET)
     }
 
-    /// The same with this secret.
+    /// Creates the same station with this secret.
     pub fn joining_by(limits: Limits, late: Late, secret: u128) -> Station {
         let reassembler = Reassembler::new(limits, late, Secret::new(secret));
         let sizing = Sizing::new(u16::MAX, Role::Transit);
         Station::of(Some(reassembler), sizing, 2 * limits.bytes + ROOM)
     }
 
-    /// One that fragments to `mtu` as the source.
+    /// Creates a station that fragments to `mtu` as the source.
     pub fn source(mtu: u16, split: Split) -> Station {
         let identifiers = Identifiers::new(Secret::new(SECRET), LIFETIME);
         Station::of(None, Sizing { split, ..Sizing::new(mtu, Role::Source(identifiers)) }, ROOM)
     }
 
-    /// One that fragments to `mtu` in transit.
+    /// Creates a station that fragments to `mtu` in transit.
     pub fn router(mtu: u16, split: Split) -> Station {
         Station::of(None, Sizing { split, ..Sizing::new(mtu, Role::Transit) }, ROOM)
     }
 
-    /// One of any kind.
+    /// Creates a station with this reassembler and this sizing.
     pub fn of(reassembler: Option<Reassembler>, sizing: Sizing, pool_len: usize) -> Station {
         let side = Side { aggregation: Aggregation { reassembler, ..Aggregation::default() }, sizing };
         Station {
@@ -65,7 +65,7 @@ impl Station {
         }
     }
 
-    /// One that holds up to 4 MiB, with the time-outs of the standards.
+    /// Creates a station that reassembles with a memory limit of 4 MiB, and with the time-outs of the standards.
     pub fn usual() -> Station {
         Station::joining(USUAL, Late::Retire)
     }
@@ -173,7 +173,7 @@ impl Left {
     }
 }
 
-/// The moment this long after the origin.
+/// Returns the time this long after the origin.
 pub fn at(stretch: Duration) -> Time {
     Time::ZERO + stretch
 }

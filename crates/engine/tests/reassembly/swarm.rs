@@ -118,7 +118,7 @@ impl Scene {
             1 => sent.chunks_mut(6).for_each(|chunk| random.shuffle(chunk)),
             _ => {}
         }
-        // The whole scene takes from no time to several time-outs.
+        // The duration of the scene is between zero and several time-outs.
         let span = timeout.unwrap_or(Duration::from_secs(60)) * random.u32(0..4);
         let step = span / (sent.len() as u32 + 1);
         let mut now = Duration::from_nanos(random.u64(..1 << 40));

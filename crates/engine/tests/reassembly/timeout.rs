@@ -44,7 +44,7 @@ fn later_fragments_do_not_extend_a_deadline() {
         let last = fragments.pop().unwrap();
         let mut station = Station::joining(Limits { timeout, ..USUAL }, Late::Retire);
         for (index, fragment) in fragments.iter().chain(&fragments).enumerate() {
-            // In order, then all of them again.
+            // The fragments arrive in order, then all of them arrive again.
             station.push_ip(at(deadline / 16 * index as u32), fragment);
             assert_eq!(station.side.next_deadline(), Some(at(deadline)));
         }
@@ -125,7 +125,7 @@ fn a_flush_releases_everything_at_once() {
 
 #[test]
 fn identifiers_that_come_round_never_mix_datagrams() {
-    // 100,000 datagrams a second use all 65,536 identifiers in 0.66 s, long before patience ends.
+    // 100,000 datagrams per second use all 65,536 IP IDs in 0.66 s, long before the time-out.
     for seed in 0..4 {
         for rate in [3_000, 20_000, 100_000] {
             let mut fast = Fast::new(seed);
@@ -137,7 +137,8 @@ fn identifiers_that_come_round_never_mix_datagrams() {
 
 #[test]
 fn identifiers_that_become_fast_never_mix_datagrams() {
-    // Patience was long when the slow ones came; the fast ones meet what they left.
+    // The time-out was long when the slow datagrams arrived. Fast datagrams then reuse the IP IDs of incomplete
+    // slow ones.
     for seed in 0..4 {
         let mut fast = Fast::new(seed);
         for rate in [500, 100_000, 2_000, 50_000] {

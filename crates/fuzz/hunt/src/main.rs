@@ -1,4 +1,4 @@
-//! The name of a target in the environment, and bytes from a fuzzer -> inputs that break a law.
+//! The environment variable `TARGET`, and bytes from a coverage-guided fuzzer -> inputs that break a law.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -13,9 +13,9 @@ use std::time::Duration;
 
 /// The state of a border that ends and still sends ICMP errors.
 pub(super) struct Leaving {
-    /// The connections whose hosts are not told yet; the last one is next.
+    /// The connections whose hosts got no ICMP error yet. The last connection of the list is next.
     connections: Vec<Connection>,
-    /// Time of the next ICMP error, and the time limit for all errors.
+    /// Time of the next ICMP error. The field `until` is the time limit for all errors.
     pub(super) due: Time,
     until: Time,
     farewell: Farewell,
@@ -50,8 +50,8 @@ impl Worker {
         self.leaving = Some(Leaving { connections, due: now, until, farewell, done });
     }
 
-    /// Sends ICMP errors to the next hosts, if their time has come. All errors in one burst could overload a host
-    /// or a link.
+    /// Sends the ICMP errors that are due. They are sent at intervals, because a burst of all errors could overload
+    /// a host or a link.
     pub(super) fn tell_raised(&mut self, now: Time) {
         let Some(Leaving { connections, due, until, farewell, done }) = &mut self.leaving else { return };
         if self.gateway.connections().is_none() {
@@ -84,8 +84,9 @@ impl Worker {
 
 /// Interval between the ICMP errors to two hosts: 20,000 hosts a second.
 const FAREWELL_PACE: Duration = Duration::from_micros(50);
-/// Largest number of hosts told in one round of the worker.
+/// Largest number of hosts that get an ICMP error in one round of the worker.
 const TOLD_AT_ONCE: usize = 32;
-/// Time limit for all ICMP errors. With the interval between two hosts, it limits the number of told hosts.
+/// Time limit for all ICMP errors. Together with the interval between two hosts, it limits the number of hosts that
+/// get an error.
 pub const FAREWELL_TIMEOUT: Duration = Duration::from_secs(4);
 const TOLD_MAX: usize = (FAREWELL_TIMEOUT.as_micros() / FAREWELL_PACE.as_micros()) as usize;

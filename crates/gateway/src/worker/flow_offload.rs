@@ -56,7 +56,7 @@ impl Worker {
         }
         let may_offload = match turn {
             flow_offload::SegmentRole::GoesOn => may_be_segmented(packet),
-            // A SYN-ACK that answers no seen SYN proves nothing.
+            // A SYN-ACK without a seen SYN does not prove that a connection opens.
             flow_offload::SegmentRole::SynAck => is_expected && may_be_segmented_hence(packet),
             flow_offload::SegmentRole::Opens | flow_offload::SegmentRole::Closing => false,
         };
@@ -115,7 +115,7 @@ impl Worker {
         }
     }
 
-    /// Withdraws all flows from the kernel, as their settings have changed.
+    /// Ends the offload of all flows. Called when the settings or the ports of the flows may have changed.
     pub(super) fn withdraw(&mut self) {
         for end in &mut self.ends {
             if let Some(flow_offload) = end.port.flow_offload() {

@@ -1,8 +1,8 @@
 //! Frames of two ports -> packets of the right sizes to the other port, in one thread.
 //!
 //! The engine's [`Gateway`] processes the packets. Its two directions lead to the narrow side and to the wide side.
-//! Each direction has its own buffers. A bump in the wire sends each packet by the other endpoint. Beside a kernel
-//! that forwards and delivers, packets return to the endpoint at which they arrived.
+//! Each direction has its own buffer pool. A bump in the wire sends each packet by the other endpoint. Beside a
+//! kernel that forwards and delivers, packets return to the endpoint at which they arrived.
 
 mod farewell;
 mod flow_offload;
@@ -52,7 +52,7 @@ pub struct Worker {
     peers: Option<PeerHandoff>,
     /// The table of stations and their sides; `None` except at a border.
     stations: Option<Arc<Stations>>,
-    /// Whether flows may be offloaded to the kernel.
+    /// Whether the settings allow flow offload; false at a border's end.
     offloads_flows: bool,
     /// Whether the kernel has the egress interfaces of offloaded flows.
     redirects: bool,
@@ -129,7 +129,7 @@ impl Worker {
                 self.refresh(now);
             }
             for direction in [TO_NARROW, TO_WIDE] {
-                // A busy port is asked once more, until it has nothing left.
+                // A busy port is read again until it has no more frames.
                 let looks =
                     ready[direction] || turns[direction] == PollState::Busy || self.ends[direction].wants_a_look();
                 turns[direction] = if looks { self.receive(direction, now) } else { PollState::Idle };
@@ -210,7 +210,7 @@ impl Worker {
         turn
     }
 
-    /// Receives a batch and counts its frames. Evaluates ICMP errors, stations and candidates for flow offload
+    /// Counts the frames of the received batch. Evaluates advised MTUs, stations and candidates for flow offload
     /// before the engine changes packets.
     fn poll_ports(&mut self, direction: usize, now: Time) {
         let mut batch = std::mem::take(&mut self.batch);
@@ -253,7 +253,8 @@ impl Worker {
         }
     }
 
-    /// Sends a frame without an IP packet unchanged, after all earlier packets of the direction.
+    /// Sends a frame without an IP packet unchanged, after all earlier packets of the direction. Drops the frame if
+    /// the other link's MTU is too small.
     fn pass(&mut self, direction: usize, raw: OpaqueFrame, unfit: ParseError) {
         let (exit, len) = (self.path.exit(direction), raw.frame().len());
         let fits = self.path == Path::Back || len <= self.ends[exit].frame_len_max();
@@ -289,7 +290,7 @@ impl Worker {
         for end in &mut self.ends {
             end.sender.flush(end.port.as_mut(), self.gateway.output_mut(direction));
         }
-        // A checksum that the port refuses to complete is completed and counted before it reaches the port.
+        // If the port refuses to complete checksums, the engine completes and counts them.
         let is_left = self.ends[self.path.exit(direction)].sender.offloads().checksum;
         self.gateway.set_checksums(direction, if is_left { Checksums::Defer } else { Checksums::Complete });
     }
@@ -359,7 +360,7 @@ fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Index of the commands' event among the descriptors waited for.
+/// Index of the commands in the result of [`Worker::wait`].
 const ORDERS: usize = 2;
 /// Interval between two attempts to send packets that a port could not send.
 const UNSENT_EVERY: Duration = Duration::from_millis(1);

@@ -1,7 +1,7 @@
 //! Packets of another worker -> this worker; packets of this worker -> its successor.
 //!
-//! A reload, a restart or a panic replaces a worker. Its held packets move on to the successor. Lost packets are
-//! counted, and the successor reports them.
+//! A restart replaces a worker, and a reload replaces its stages. Held packets move on to the successor. A worker
+//! that panics sends its held packets first, if possible. Lost packets are counted, and the successor reports them.
 
 use super::Worker;
 use crate::commands::Replacement;
@@ -76,9 +76,9 @@ impl Worker {
         InHand { buffer_count: split.len() + frames.len(), received_count }
     }
 
-    /// Counts the packets lost in a panic, after the others were sent. Lost are: received but unprocessed packets,
-    /// held packets, and packets missing between the counters and the ports. At least as many packets are missing
-    /// as buffers.
+    /// Counts the packets lost in a panic, after the other packets were sent. These packets are lost: received but
+    /// unprocessed packets, packets that are still held, and packets missing between the counters and the ports.
+    /// Each missing buffer counts as at least one packet.
     fn count_gone(&mut self, in_hand: InHand) {
         let mut held_count = 0;
         for direction in [TO_NARROW, TO_WIDE] {
@@ -99,8 +99,9 @@ impl Worker {
         self.losses.panicked = unseen_count + held_count + missed_count.max(buffer_count);
     }
 
-    /// Takes over frames that another process held. Must be called before the first packet is received. The other
-    /// process's connection state is lost: these connections count as connections without a seen start.
+    /// Takes over frames that another process held. Must be called before the first packet is received. The
+    /// connection state of the other process is lost. Its connections count as connections whose start was not
+    /// seen.
     pub fn inherit(&mut self, handed_frames: &[HandedFrame]) {
         let now = self.clock.now();
         self.legacy_count = handed_frames.len();
@@ -188,8 +189,8 @@ impl Worker {
         }
     }
 
-    /// Ends the hand-off, and processes the packets left in the queue. Afterwards this worker sends all its packets
-    /// itself.
+    /// Ends the hand-off with peer workers, and processes the packets left in this worker's queue. Afterwards this
+    /// worker sends all its packets itself.
     pub(super) fn close_to_siblings(&mut self) {
         let now = self.clock.now();
         let rest = self.peers.as_mut().map(PeerHandoff::close).unwrap_or_default();

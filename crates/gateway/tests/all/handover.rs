@@ -1,4 +1,4 @@
-//! A worker that panics, hands over, ends, or gets packets from a peer: nothing is lost, and nothing waits for
+//! A worker that panics, hands over, ends, or gets packets from a peer: no packet is lost, and no packet waits for
 //! ever.
 
 use engine::{
@@ -56,7 +56,7 @@ fn other_workers_flush_before_the_process_ends_unless_they_hang() {
     let (wakes, sleeps) = mpsc::channel::<()>();
     let hanging = thread::spawn(move || hangs.run_guarded(&[]));
     let hang = move |_, _: &mut Gateway| {
-        // It wakes when the sender is dropped.
+        // The worker wakes when the sender is dropped.
         let _ = sleeps.recv();
     };
     assert!(hung_reins.give(Command::Change(Box::new(hang))));
@@ -122,7 +122,7 @@ fn waiting_fragments_stay_separate_from_handed_over_gso_packets() {
     assert!(stream == contents.concat());
 }
 
-// A reassembled IPv6 packet has no ID of its fragments.
+// A reassembled IPv6 packet no longer contains the ID of its fragments.
 #[test]
 fn ipv6_fragments_keep_their_identification_in_a_handover() {
     let bytes = udp(6).payload([7; 1_600]).sum(Summed::Off(1)).bytes();
@@ -426,13 +426,13 @@ fn worker(frames: &[Vec<u8>]) -> (Worker, WorkerHandle, Left) {
     (worker, handles, left)
 }
 
-/// The same with these commands and peer workers.
+/// The same worker as of [`worker`], with these commands and peer workers.
 fn worker_by(frames: &[Vec<u8>], commands: Commands, peers: Option<PeerHandoff>) -> (Worker, Left) {
     let (worker, left) = worker_with(gateway(SideSettings::new(9_000, Position::Source)), frames, commands);
     (worker.with_peers(peers), left)
 }
 
-/// A gateway that holds received fragments for more of their flow. It resizes no TCP to this MTU.
+/// A gateway that holds received fragments for more of their flow. It does not segment TCP packets above this MTU.
 fn coalescing(mode: Mode, mtu: u16) -> Gateway {
     gateway(SideSettings {
         coalesce: Some(mode),
@@ -483,11 +483,11 @@ struct Memory {
     eventfd: OwnedFd,
     frames: VecDeque<Vec<u8>>,
     left: Left,
-    /// Frames that it delivers at once.
+    /// Number of frames that the port delivers at once.
     batch_count: usize,
-    /// Whether it panics after its frames.
+    /// Whether the port panics after its last frame.
     panics: bool,
-    /// The number of frames that it accepts before it panics once.
+    /// Number of frames that the port accepts before it panics once; `None` if it does not panic.
     panics_behind: Option<usize>,
 }
 

@@ -23,7 +23,7 @@ fn a_port_without_gso_gets_complete_segments() {
     let refuses_gso_packets =
         |wire: &TxFrame<'_>| wire.to_do.gso.is_some().then_some(SendError::UnsupportedOffload);
     let (frames, sent) = sent_to(Fake::new(ALL, refuses_gso_packets), packets());
-    // Single packets are still left to the port: it completes their checksums as a network card does.
+    // Single packets are still left to the port: it completes their checksums as a NIC does.
     assert_eq!(frames, plain);
     assert_eq!((sent.offloads_rejected, sent.packets, sent.rejected), (1, plain.len() as u64, 0));
 }
@@ -32,7 +32,7 @@ fn a_port_without_gso_gets_complete_segments() {
 fn a_port_that_refuses_checksum_offload_gets_complete_packets() {
     let packets = || (0..200).map(|number| tcp(number, 100 + number, None)).collect::<Vec<_>>();
     let (plain, _) = sent_to(Fake::new(NOTHING, |_| None), packets());
-    // For a while it accepts packets as announced.
+    // At first, the port accepts packets as announced.
     let mut timeout = 70;
     let refuses = move |wire: &TxFrame<'_>| {
         timeout -= i32::from(wire.to_do.checksum.is_some());
@@ -98,7 +98,7 @@ fn a_full_port_causes_a_short_wait_then_drops() {
     send(&mut sender, &mut fake, (0..8).map(|number| tcp(number, 100, None)).collect());
     assert!(began.elapsed() < Duration::from_secs(1));
     assert_eq!((sender.sent().packets, sender.sent().queue_full), (3, 5));
-    // It has room again, and no dropped packet comes late.
+    // The port has room again, and no dropped packet is sent late.
     fake.room = 100;
     send(&mut sender, &mut fake, vec![tcp(8, 100, None)]);
     assert_eq!(fake.taken.iter().map(|frame| number(frame)).collect::<Vec<_>>(), [0, 1, 2, 8]);
@@ -110,7 +110,8 @@ fn the_rest_of_a_partly_sent_datagram_is_dropped_and_counted() {
     let mut fake = Fake::new(NOTHING, |_| None);
     let mut sender = Sender::new(NOTHING);
     let mut out = Output::new(Pool::new(1 << 24), None);
-    // It has room for one packet and some fragments of the next one, which leaves in 160; and again afterwards.
+    // The port has room for one packet and some fragments of the next one, which is sent as 160 fragments. Later it
+    // has room again.
     let cut = |out: &mut Output| {
         let mut packet = udp(7, 60_000, None).packet(&mut out.pool);
         packet.complete_checksum();
@@ -190,7 +191,7 @@ struct Fake {
     /// Frames as on the wire: with completed checksums.
     taken: Vec<Vec<u8>>,
     room: usize,
-    /// The number of calls without room after which it has room for all.
+    /// Number of calls without room after which the port has room for all frames.
     frees_after: usize,
     at_once: usize,
     null: File,

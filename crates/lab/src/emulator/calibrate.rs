@@ -1,8 +1,8 @@
-//! Link shapes -> requested values, measured values, and the difference.
+//! Link shapes -> requested values, measured values, and the differences between them.
 //!
 //! Probes with a number and a send time are sent into one outer port and cross the emulator to the other outer
-//! port. The measurement includes system calls and wake-ups at both outer ports. So a wire without delay is
-//! measured too, and its delay is subtracted from all others.
+//! port. Measured delays include system calls and wake-ups at both outer ports. A link without delay is measured
+//! first and shows this overhead.
 
 use super::live::{Course, LATE, Outcome, POOL_LIMIT, Scheduling, monotonic, run};
 use packet::{Frame, Ingress, LinkType, Pool, Sum, Time};
@@ -16,14 +16,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use std::{fmt, io, thread};
 
-/// One shape, its load, and the figures to measure.
+/// A link shape, the probes to send over the link, and the kind of figures to measure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CalibrationRun {
     /// The shape that the emulator is told to apply.
     pub shape: LinkShape,
-    /// The probes that are sent.
+    /// The probes to send.
     pub load: Load,
-    /// The figures to measure.
+    /// Kind of figures to measure.
     pub rows: Rows,
 }
 
@@ -38,27 +38,27 @@ pub struct Load {
     pub pace: Duration,
 }
 
-/// Kind of figures that a run measures.
+/// Kind of figures that a calibration run measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rows {
     /// Median and 99th percentile of the delay.
     Delay,
-    /// Mean delay, and the mean distance of delays from it, which is half of the jitter.
+    /// Mean delay, and mean absolute deviation of the delays. The deviation must be half of the jitter.
     Jitter,
-    /// Number of lost probes, which must be exactly those that the model drops.
+    /// Number of lost probes, and number of losses that differ from the model's.
     Loss,
     /// Bits per second on a fully loaded line, link overhead included.
     Rate,
-    /// For a burst: the number of queued probes, and the delay of the last one.
+    /// For a burst: the number of probes that found room, and the longest delay.
     Queue,
 }
 
-/// Requested and measured values of all runs.
+/// Requested and measured values of all calibration runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
-    /// Measured figures, in the order of the runs.
+    /// Measured figures, in the order of the calibration runs.
     pub rows: Vec<Row>,
-    /// Faults that invalidate runs, one sentence each.
+    /// Faults that invalidate calibration runs, one sentence each.
     pub faults: Vec<String>,
 }
 
@@ -75,15 +75,15 @@ pub struct Row {
     pub asked: f64,
     /// The measured value.
     pub measured: f64,
-    /// The measured value less the requested one.
+    /// The measured value minus the requested value.
     pub error: f64,
 }
 
-/// Runs every calibration run in turn. Probes go from the first outer port to the second, across the inner two,
-/// which the emulator joins.
+/// Performs all calibration runs, one after the other. The emulator connects the two inner ports. Probes enter at
+/// the first outer port and leave at the second.
 ///
 /// # Errors
-/// A port's error; a port whose link type carries no probes.
+/// An error of a port; a link type that cannot carry probes.
 pub fn calibrate(
     inner: [&mut dyn Port; 2],
     outer: [&mut dyn Port; 2],
@@ -111,7 +111,7 @@ impl CalibrationRun {
         let loss = |loss, seed| LinkShape { loss, seed, ..delay(1) };
         let rate = |megabits: u64| LinkShape { rate_bits_per_second: Some(megabits * 1_000_000), ..delay(5) };
         let every = |count, micros| Load { count, len: 1_500, pace: Duration::from_micros(micros) };
-        // A tenth faster than the line, for one second.
+        // Probes for one second, 10 % faster than the line.
         let fill = |megabits: u64| {
             let pace = Duration::from_nanos(1_500 * 8 * 1_000 * 10 / 11 / megabits);
             Load { count: (1e9 / pace.as_nanos() as f64) as usize, len: 1_500, pace }
@@ -123,7 +123,7 @@ impl CalibrationRun {
             trial(delay(1), every(500, 1_000), Rows::Delay),
             trial(delay(5), every(500, 1_000), Rows::Delay),
             trial(delay(20), every(500, 1_000), Rows::Delay),
-            // Three times the jitter apart, so that no probe waits for the previous one.
+            // The interval is three times the jitter, so that no probe waits for the previous one.
             trial(LinkShape { jitter: Duration::from_millis(1), ..delay(5) }, every(500, 3_000), Rows::Jitter),
             trial(loss(0.01, 1), every(10_000, 100), Rows::Loss),
             trial(loss(0.1, 2), every(10_000, 100), Rows::Loss),
@@ -134,7 +134,7 @@ impl CalibrationRun {
         ]
     }
 
-    /// Returns the number of probes to expect; `None` if it depends on time.
+    /// Returns the expected number of arrivals; `None` if the number depends on timing.
     fn expected_count(&self) -> Option<u64> {
         let is_timed = matches!(self.rows, Rows::Rate | Rows::Queue);
         let arrives = Losses::new(&self.shape).take(self.load.count).filter(|lost| !lost).count();
@@ -142,7 +142,7 @@ impl CalibrationRun {
     }
 }
 
-/// Probes that arrived in one run.
+/// Probes that arrived in one calibration run.
 struct Measured {
     arrivals: Vec<Arrival>,
     outcome: Outcome,
@@ -309,7 +309,8 @@ impl Measured {
         rows
     }
 
-    /// Returns the figures of a queue. One frame is on the line in addition to those that the queue has room for.
+    /// Returns the number of probes that found room, and the longest delay. The line holds one more frame than the
+    /// queue.
     fn queue_rows(&self, trial: &CalibrationRun, row: impl Fn(&str, &str, f64, f64) -> Row) -> Vec<Row> {
         let CalibrationRun { shape, load, .. } = trial;
         let waiting = match shape.queue {
@@ -354,8 +355,8 @@ impl Measured {
         (0..trial.load.count as u64).filter(|index| !arrived.contains(index)).collect()
     }
 
-    /// Returns the bits per second on the line. The result is the median of stretches with equally many frames,
-    /// because a delayed sender leaves the line idle.
+    /// Returns the bits per second on the line: the median over stretches with equally many frames. A mean would
+    /// include the time during which a delayed sender leaves the line idle.
     fn rate(&self, trial: &CalibrationRun) -> f64 {
         let frame_count = (self.arrivals.len().saturating_sub(1) / STRETCH_COUNT).max(1);
         let bits = (8 * (trial.load.len + trial.shape.overhead_len) * frame_count) as f64;
@@ -378,7 +379,8 @@ impl fmt::Display for Calibration {
     }
 }
 
-/// A frame that is rewritten for each probe: link header, mark, run, number, time.
+/// A frame that is rewritten for each probe. It has a link header, the mark, the calibration run's number, the
+/// probe's number and the send time.
 #[derive(Clone)]
 struct Probes {
     frame: Vec<u8>,
@@ -411,7 +413,7 @@ impl Probes {
         &self.frame
     }
 
-    /// Returns the number and send time of a probe of this run; `None` for any other frame.
+    /// Returns the number and the send time of a probe of the same calibration run; `None` for any other frame.
     fn read(&self, frame: &[u8]) -> Option<(u64, Time)> {
         let mark = self.header_len..self.header_len + MARK.len() + 4;
         if frame.get(mark.clone())? != &self.frame[mark.clone()] {
@@ -451,18 +453,18 @@ fn millis(stretch: Duration) -> f64 {
 
 /// Length of the shortest probe, in bytes: Ethernet's minimum without padding.
 pub const PROBE_LEN_MIN: usize = 60;
-/// Broadcast, so that no interface must have the address. The EtherType is for local experiments (IEEE 802 section
-/// 9.2.3).
+/// Link header of a probe. The destination is broadcast, so that every interface accepts it. The EtherType is for
+/// local experiments (IEEE 802 section 9.2.3).
 const ETHERNET_HEADER: [u8; 14] = [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 2, 0, 0, 0, 0, 1, 0x88, 0xB5];
 /// The first IP protocol number for experiments (RFC 3692 section 2.1).
 const EXPERIMENT: u8 = 253;
 /// First bytes of every probe.
 const MARK: [u8; 8] = *b"wideload";
-/// Number of stretches into which a run is divided to measure its rate.
+/// Number of stretches into which the arrivals are divided to measure a rate.
 const STRETCH_COUNT: usize = 20;
 /// Longest time until an expected probe arrives.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Time without an arrival that ends a run whose number of arrivals is unknown.
+/// Time without an arrival that ends a calibration run whose number of arrivals is unknown.
 const QUIET: Duration = Duration::from_millis(500);
-/// Longest wait for frames between two checks for the end.
+/// Longest wait for frames between two checks whether the calibration run has ended.
 const LOOK: Duration = Duration::from_millis(5);

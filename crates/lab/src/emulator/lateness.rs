@@ -1,11 +1,11 @@
-//! Nanoseconds -> their distribution.
+//! Lateness of each frame in nanoseconds -> distribution of the lateness.
 //!
-//! The emulator reports how late frames are. Buckets need little memory for any number of frames.
+//! The emulator reports the distribution with its results. Buckets need little memory for any number of frames.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Distribution of departures' lateness, in buckets that are never wider than 1/32 of their values.
+/// Distribution of the lateness of departures. No bucket is wider than 1/32 of its values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Spread", into = "Spread")]
 pub struct Lateness {
@@ -51,8 +51,8 @@ impl Lateness {
         self.max
     }
 
-    /// Returns the quantile for this share, in nanoseconds; 0 without values. The result is the upper bound of the
-    /// quantile's bucket, so it is never too small.
+    /// Returns the quantile for a share from 0 to 1, in nanoseconds; 0 without values. The result is the upper
+    /// bound of the quantile's bucket, so it is never too small.
     pub fn quantile(&self, share: f64) -> u64 {
         let wanted = ((self.count as f64 * share).ceil() as u64).max(1);
         let mut below = 0;
@@ -97,7 +97,8 @@ impl From<Spread> for Lateness {
     }
 }
 
-/// Returns the bucket of a value. Values below 64 have one bucket each; above, each power of two has 32 buckets.
+/// Returns the bucket of a value. Values below 64 have one bucket each. From 64 on, 32 buckets cover each power of
+/// two.
 fn bucket_of(nanos: u64) -> usize {
     let shift = (u64::BITS - nanos.leading_zeros()).saturating_sub(6);
     32 * shift as usize + (nanos >> shift) as usize

@@ -1,11 +1,11 @@
-//! Two ports -> their frames exchanged over an emulated link, and the counts of these frames.
+//! Two ports -> the frames of each port sent to the other over an emulated link, and counts of these frames.
 //!
 //! One thread receives frames, asks the two links for due frames, and sends them. The thread sleeps until shortly
 //! before the next frame is due and then spins, because a sleep ends some microseconds late. The lateness of each
-//! frame is recorded. A run whose lateness matters is invalid, and its text and JSON output say so.
+//! frame is recorded. If too many frames are late, the results are marked as invalid.
 //!
-//! The thread cannot know how long a frame waited in the kernel before reception. The outer ports show this delay,
-//! and [`calibrate`](super::calibrate) measures it there.
+//! The thread cannot know how long a frame waited in the kernel before reception. This delay is visible only
+//! outside of the emulator, where [`calibrate`](super::calibrate) measures it.
 
 use super::lateness::Lateness;
 use arrayvec::ArrayVec;
@@ -20,25 +20,25 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Duration and requirements of an emulator run.
+/// Clock, end and timing requirements of an emulator run.
 pub struct Course<'a> {
-    /// The clock, which must advance at the same rate as the system's.
+    /// The clock of the emulator. It must advance at the same rate as the system's clock.
     pub clock: &'a (dyn Fn() -> Time + Sync),
-    /// Flag that ends the run once it is true.
+    /// Flag that ends the emulator run once the flag is true.
     pub stop: &'a AtomicBool,
-    /// Time at which the run ends.
+    /// Time at which the emulator run ends.
     pub until: Time,
-    /// Lateness above which a departure is late. On a link without a delay, 99 % of the departures must keep this
-    /// bound too.
+    /// Lateness above which a departure counts as late. On a link without delay, the lateness of 99 % of the
+    /// departures must not exceed this value.
     pub late: Duration,
-    /// Scheduling class of the thread.
+    /// Scheduling of the emulator's thread.
     pub scheduling: Scheduling,
 }
 
 /// Scheduling of the emulator's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheduling {
-    /// Real-time priority, with the program's memory locked, where the kernel allows it.
+    /// Real-time priority and locked memory, as far as the kernel allows them.
     Realtime,
     /// Ordinary priority.
     Ordinary,
@@ -47,19 +47,19 @@ pub enum Scheduling {
 /// Outcome of an emulator run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Whether the run's figures are those of the requested links.
+    /// Whether the links behaved as requested, so that the figures are valid.
     pub is_valid: bool,
-    /// Reasons why the run is invalid, one sentence each.
+    /// Reasons why the figures are invalid, one sentence each.
     pub faults: Vec<String>,
     /// Scheduling of the emulator's thread, in words.
     pub scheduling: String,
-    /// Duration of the run, in nanoseconds.
+    /// Duration of the emulator run, in nanoseconds.
     pub time_ns: u64,
     /// The direction from the first port to the second, then the opposite one.
     pub directions: [EmulatedLink; 2],
 }
 
-/// Outcome of one direction.
+/// Counts and lateness of one direction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EmulatedLink {
     /// Port that received the frames.
@@ -80,7 +80,7 @@ pub struct EmulatedLink {
     pub refused_count: u64,
     /// Reason for the first rejection; `None` without rejections.
     pub first_refusal: Option<String>,
-    /// Frames that the ingress port dropped, truncated or without a buffer.
+    /// Frames that the ingress port dropped because they were truncated or no buffer was available.
     pub lost_by_port_count: u64,
     /// Lateness of the sent frames.
     pub lateness: Lateness,
@@ -90,17 +90,17 @@ pub struct EmulatedLink {
     pub allowed_lateness_ns: u64,
 }
 
-/// Joins two ports by two links. Frames from `a` to `b` cross a link of the first shape, frames from `b` to `a` one
-/// of the second.
+/// Connects two ports by two emulated links. The first shape applies to frames from `a` to `b`, the second shape to
+/// frames from `b` to `a`.
 ///
-/// Frames are received into buffers of `pool`, whose limit may be [`POOL_LIMIT`]. A port may keep a buffer for the
-/// next run, so runs of the same ports share one pool.
+/// Frames are received into buffers of `pool`, for which [`POOL_LIMIT`] is a sufficient limit. A port may keep a
+/// buffer after the call, so all calls with the same ports must use the same pool.
 ///
-/// The interfaces behind the ports must have their offloads off. The received frames show this, not a port's
-/// capabilities. The first GSO packet, or the first checksum left to a network card, ends the run.
+/// The interfaces behind the ports must have their offloads off. A port's capabilities do not show this, so the
+/// received frames are checked. A GSO packet, or a checksum left to a NIC, ends the call with an error.
 ///
 /// # Errors
-/// The error of a port that is gone; a received frame that no wire could carry.
+/// An error of a port, such as a removed interface; a received frame that no wire could carry.
 pub fn run(
     a: &mut dyn Port,
     b: &mut dyn Port,
@@ -111,7 +111,7 @@ pub fn run(
     let [there, back] = shapes;
     let mut lanes = [Lane::new(there, course), Lane::new(back, course)];
     let mut inlet = Inlet { pool, frames: Vec::with_capacity(INLET_BATCH) };
-    // Memory is locked as it is, so a run's memory is allocated first.
+    // Locking covers only memory that is already allocated, so the buffers are allocated first.
     preallocate(inlet.pool);
     let realtime = (course.scheduling == Scheduling::Realtime).then(Realtime::ask);
     let mut rest = Rest::new();
@@ -137,8 +137,8 @@ pub fn run(
     Ok(Outcome { is_valid: faults.is_empty(), faults, scheduling, time_ns, directions })
 }
 
-/// Allocates the buffers that both ports may use at the same time, and touches their memory. During a run, this
-/// would take long enough to delay frames.
+/// Allocates the buffers that both ports may use at the same time, and touches their memory. Later page faults
+/// would delay frames.
 fn preallocate(pool: &mut Pool) {
     let lens = CLASS_LENS.iter().flat_map(|len| std::iter::repeat_n(*len, FORESEEN_BUFFER_COUNT));
     let buffers: Vec<_> = lens.map_while(|len| Some((len, pool.share(len)?))).collect();
@@ -154,17 +154,18 @@ pub fn monotonic() -> impl Fn() -> Time + Clone + Send + Sync {
     move || Time::from_nanos(start.elapsed().as_nanos() as u64)
 }
 
-/// Receive batch of a port. Frames are copied to their link immediately, so one batch bounds the buffers in use.
+/// Receive batch of a port. Frames are copied to their link immediately, so no more than one batch of buffers is in
+/// use.
 struct Inlet<'a> {
     pool: &'a mut Pool,
     frames: Vec<Frame>,
 }
 
-/// One direction of a run: a link, and the frames that have crossed it.
+/// One direction of the emulator: a link, and the frames that have crossed the link.
 struct Lane {
     link: Link,
     late: Duration,
-    /// Frames that have crossed the link, and that the port has not accepted yet.
+    /// Frames that have crossed the link, but that the egress port has not accepted yet.
     ready: VecDeque<Departure>,
     sent_count: u64,
     refused_count: u64,
@@ -299,7 +300,7 @@ impl Lane {
 }
 
 impl EmulatedLink {
-    /// Returns the reasons why the figures are not those of the shape.
+    /// Returns the reasons why the figures are not valid for the requested shape.
     fn faults(&self) -> Vec<String> {
         let EmulatedLink { from, to, .. } = self;
         let micros = |nanos: u64| nanos as f64 / 1e3;
@@ -331,15 +332,15 @@ impl EmulatedLink {
     }
 }
 
-/// State of the thread's waiting. The thread sleeps until shortly before a departure is due. Then it spins, but no
-/// longer than it has slept.
+/// Sleep and spin times of the emulator's thread. The thread sleeps until shortly before a departure is due. Then
+/// it spins, but no longer than it has slept.
 ///
-/// The kernel's fair server suspends a real-time thread that never sleeps for 50 ms in each second. Where
-/// departures are dense, late wake-ups of a few microseconds cost far less.
+/// A real-time thread that never sleeps is suspended by the kernel's fair server for 50 ms of each second. With
+/// dense departures, wake-ups that are a few microseconds late cost far less.
 struct Rest {
     /// Time slept and not yet used for spinning, at most [`SPIN`].
     slept: Duration,
-    /// End of the spinning for which the thread has slept.
+    /// Time until which the thread spins instead of sleeping.
     spin_till: Time,
 }
 
@@ -359,8 +360,8 @@ impl Rest {
             }
             return Ok(());
         }
-        // Frames that arrive meanwhile are received, because their own delay starts then; so a spin is one pass of
-        // the whole loop.
+        // The caller's loop must receive frames that arrive meanwhile, because their delay starts on arrival. So
+        // one spin is one pass of that loop.
         if next <= self.spin_till {
             return Ok(());
         }
@@ -386,7 +387,7 @@ fn sleep_till_readable(ports: [&dyn Port; 2], lanes: [&Lane; 2], timeout: Durati
     }
 }
 
-/// Returns the poll flags of a port, for the direction that sends to it.
+/// Returns the poll flags of the port to which a direction sends.
 fn wants(lane: &Lane) -> PollFlags {
     if lane.ready.is_empty() { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT }
 }
@@ -417,19 +418,19 @@ fn scheduling(realtime: Option<&Realtime>) -> String {
     format!("{fifo}, {lock}")
 }
 
-/// Bound for late departures that suits most runs.
+/// Value of [`Course::late`] that suits most measurements.
 pub const LATE: Duration = Duration::from_millis(1);
-/// Reason for the end of a run at a frame that no wire could carry.
+/// Error message for a received frame that no wire could carry.
 const NO_WIRE: &str = "received a GSO packet or an incomplete checksum, which a link cannot carry; \
                        disable the sender's offloads: `ethtool -K IF tso off gso off gro off tx off`";
 /// Time before a departure at which the thread stops sleeping. A timer wake-up is later than this in one of a
 /// hundred cases (measured on a virtual machine of two cores).
 const SPIN: Duration = Duration::from_micros(80);
-/// Time before a departure from which the thread polls only the clock: about two empty polls of ports.
+/// Time before a departure during which the thread reads only the clock: about as long as two empty polls of ports.
 const BLIND_SPIN: Duration = Duration::from_micros(4);
 /// Longest sleep, which bounds the delay until the stop flag has effect.
 const STOP_LOOK: Duration = Duration::from_millis(20);
-/// Divisor of a link's delay: 99 % of the departures may be late by at most 1/20 of it.
+/// Divisor of a link's delay: 99 % of the departures may be late by at most 1/20 of the delay.
 const LATE_PART: u32 = 20;
 /// Frames per send call.
 const BATCH: usize = 32;
@@ -440,11 +441,11 @@ const INLET_BATCH: usize = 256;
 /// Buffers of each size class that are allocated at the start. Each of two ports keeps up to 64 buffers for future
 /// frames.
 const FORESEEN_BUFFER_COUNT: usize = 128;
-/// Smallest unit of system memory, in bytes.
+/// Length of a memory page, in bytes.
 const PAGE_LEN: usize = 4_096;
-/// Frames for which a link's memory is allocated at the start: 1 Gbit/s for 20 ms, and 200 more.
+/// Frames for which a link's memory is allocated at the start: those of 1 Gbit/s in 20 ms, and some more.
 const FORESEEN_COUNT: usize = 2_000;
-/// Assumed length of such a frame, in bytes: an Ethernet frame with tags.
+/// Assumed length of the [`FORESEEN_COUNT`] frames, in bytes: a full Ethernet frame with two VLAN tags.
 const FORESEEN_LEN: usize = 1_522;
 
 #[cfg(test)]

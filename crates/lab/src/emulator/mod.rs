@@ -1,7 +1,7 @@
-//! Frames of one port -> the same frames at another port: delayed, rate-limited, lost or reordered as configured.
+//! Frames of one port -> another port, with the configured delay, rate limit, losses and reordering.
 //!
-//! [`run`] joins two ports by two [links](sim::link::Link) of the simulator, one for each direction. [`calibrate`]
-//! measures known wires and reports the differences from the requested values.
+//! [`run`] connects two ports by two [links](sim::link::Link) of the simulator, one for each direction.
+//! [`calibrate`] measures the emulator's accuracy with several link shapes.
 
 mod calibrate;
 mod lateness;

@@ -45,21 +45,23 @@ pub struct Attacks {
 pub struct AttackRow {
     /// ID of the attack in PAPERS.md, such as `A01`.
     pub id: &'static str,
-    /// A short description.
+    /// Short description of the attack.
     pub attack: &'static str,
     /// Number of packets that the attack sent.
     pub packets: u64,
-    /// `held`, `broken`, `waiting` or `live`.
+    /// `held`: no law was violated. `broken`: a law was violated. `waiting` and `live`: the attack was not
+    /// simulated.
     pub verdict: &'static str,
-    /// For `broken`, the failure; for `waiting`, the missing prerequisite; for `live`, the tests on live ports.
+    /// For `broken`, the violation; for `waiting`, the missing component; for `live`, the tests with real ports
+    /// that cover the attack.
     pub what: String,
-    /// Command that repeats the attack; `None` unless it broke a law.
+    /// Command that repeats the attack; `None` unless the attack broke a law.
     pub repeat: Option<String>,
     /// Duration, in seconds.
     pub seconds: f64,
 }
 
-/// Returns the ID of an attack, spelled as in the table.
+/// Returns the ID of an attack, spelled as in PAPERS.md.
 ///
 /// # Errors
 /// No attack has this ID.

@@ -1,9 +1,9 @@
 //! A wide host, a narrow host and a middle -> the CPU time and goodput of bulk TCP.
 //!
-//! Bulk TCP is sent in both directions through three middles on the same cables (M1, M12). The middles are the
-//! kernel's bridge, the kernel's IP forwarding, and a border gateway. A bridge between two links of 9,000 bytes
-//! shows the largest possible saving of the wide host. Where interfaces receive on kernel threads, the accounts
-//! cover all CPU time of the wide host, the narrow host and the middle.
+//! Bulk TCP is sent in both directions through three middles between the same links (M1, M12). The middles are the
+//! kernel's bridge, the kernel's IP forwarding, and a border gateway. A bridge between two links with an MTU of
+//! 9,000 bytes shows the largest possible saving of the wide host. Where interfaces receive on kernel threads, the
+//! accounts cover all CPU time of the wide host, the narrow host and the middle.
 
 use super::account::{Account, Receiving};
 use super::observer::{Observed, observe};
@@ -27,7 +27,7 @@ pub struct BorderSettings {
     pub rounds: usize,
     /// Payload of each timed transfer, in bytes.
     pub timed_len: usize,
-    /// Length of each write to the sender's socket.
+    /// Length of each write to the sender's socket, in bytes.
     pub writes: Writes,
     /// Payload of each observed transfer, in bytes. Observed transfers are not timed.
     pub observed_len: usize,
@@ -38,25 +38,25 @@ pub struct BorderSettings {
 /// Kinds of links and hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scene {
-    /// Links without offloads: a real link could carry every packet. The hosts' interfaces receive as given. The
-    /// middle's interfaces coalesce packets (GRO) only where a gateway enables it.
+    /// Links without offloads, so that a real link could carry every packet. The hosts' interfaces receive in the
+    /// given context. The middle's interfaces coalesce packets (GRO) only where a gateway enables it.
     Wires(Receiving),
-    /// Links that only compute checksums, and hosts without GRO. The middle's interfaces coalesce packets (GRO) for
+    /// Links with checksum offload only, and hosts without GRO. The middle's interfaces coalesce packets (GRO) for
     /// every kind of middle.
     GroBetween,
     /// Links that carry GSO packets unsegmented. A veth does not hand GSO packets to its kernel thread. So the
-    /// kernel's work is in the account of an arbitrary running thread.
+    /// kernel's work is charged to an arbitrary running thread.
     Tso,
 }
 
 /// Results of all scenes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Border {
-    /// Conditions of the measurement.
+    /// Machine, kernel and program of the measurement, and number of rounds.
     pub conditions: Conditions,
     /// Payload of each timed transfer, in bytes.
     pub timed_len: usize,
-    /// Length of each write to the sender's socket.
+    /// Length of each write to the sender's socket, in bytes.
     pub writes: Writes,
     /// One row for each scene, load and middle.
     pub rows: Vec<BorderRow>,
@@ -79,29 +79,32 @@ pub struct BorderRow {
     pub version: &'static str,
     /// `to wide` or `to narrow`.
     pub direction: &'static str,
-    /// `bridge`, `forwarding` or `wideload`. `9,000` if both hosts are wide and packet sizes do not change.
+    /// Name of the middle: `bridge`, `forwarding`, `wideload`, or `9,000` for a bridge between two wide hosts.
     pub middle: &'static str,
     /// Rate of the payload, in 10^9 bits per second.
     pub goodput: Spread,
-    /// CPU time of the wide host for 10^9 bytes, in seconds; `None` if no account includes the kernel's work.
+    /// CPU time of the wide host per 10^9 bytes of payload, in seconds; `None` if no account includes the kernel's
+    /// work.
     pub wide_seconds: Option<f64>,
-    /// CPU time of the narrow host for 10^9 bytes, in seconds; `None` if no account includes the kernel's work.
+    /// CPU time of the narrow host per 10^9 bytes of payload, in seconds; `None` if no account includes the
+    /// kernel's work.
     pub narrow_seconds: Option<f64>,
-    /// CPU time of the middle for 10^9 bytes, in seconds; `None` if no account includes the kernel's work.
+    /// CPU time of the middle per 10^9 bytes of payload, in seconds; `None` if no account includes the kernel's
+    /// work.
     pub middle_seconds: Option<f64>,
-    /// Sum of the CPU times of both hosts and the middle. If unknown: CPU time of the threads that send, receive
-    /// and forward, including the kernel's work on their behalf.
+    /// CPU time of both hosts and the middle per 10^9 bytes of payload, in seconds. Without accounts: only the CPU
+    /// time of the threads that send, receive and forward, including the kernel's work in their context.
     pub all_seconds: f64,
     /// Mean packet length by the wide host's kernel counters, IP header included, in bytes. A GSO packet is one
     /// packet here.
     pub mean_len: f64,
-    /// Packets at the wide host's link, observed in a run that was not timed.
+    /// Packets at the wide host's link, observed during a separate transfer without timing.
     pub observed: Observed,
-    /// Results in proportion to the kernel's bridge and to its forwarding. `None` for these two.
+    /// Ratios to the kernel's bridge and to the kernel's IP forwarding. `None` in the rows of these two.
     pub versus: Option<[Versus; 2]>,
 }
 
-/// Results of one middle in proportion to another's in the same round; medians.
+/// Ratios of one middle's results to another middle's results in the same round: medians over the rounds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Versus {
     /// Ratio of the goodput.
@@ -141,13 +144,13 @@ struct Sample {
 struct Place {
     three_hosts: ThreeHosts,
     receiving: Receiving,
-    /// Accounts of four interfaces: the wide host's, the middle's toward the wide and toward the narrow host, the
-    /// narrow host's.
+    /// CPU-time accounts of four interfaces: the wide host's, the middle's toward the wide and toward the narrow
+    /// host, the narrow host's.
     accounts: [Account; 4],
 }
 
 /// The running middle, with the data needed to remove it.
-enum Standing {
+enum StartedMiddle {
     Ours(Middle),
     Forwarding,
 }
@@ -173,7 +176,7 @@ impl Default for BorderSettings {
 /// Runs all scenes and passes a description of each step to `tell` before the step.
 ///
 /// # Errors
-/// A missing right or feature of this machine, with advice.
+/// A missing privilege or kernel feature; the message contains advice.
 pub fn border(settings: &BorderSettings, mut tell: impl FnMut(&str)) -> io::Result<Border> {
     let conditions = Conditions::here(settings.rounds);
     let &BorderSettings { timed_len, writes, .. } = settings;
@@ -198,17 +201,17 @@ fn play(
         for (number, kind) in KINDS.into_iter().enumerate() {
             tell(&format!("round {round} of {}, {}", settings.rounds, kind.name()));
             let place = if kind == Kind::AllWide { &all_wide } else { &mixed };
-            let standing = place.stand(kind)?;
+            let started = place.start(kind)?;
             for (index, load) in LOADS.into_iter().enumerate() {
                 let at = index * KINDS.len() + number;
                 if round == 0 {
                     observed[at] = place.look(kind, load, settings)?;
                 } else {
-                    samples[at].push(place.time(&standing, kind, load, settings)?);
+                    samples[at].push(place.time(&started, kind, load, settings)?);
                 }
             }
-            border.broken.extend(standing.broken()?);
-            place.clear(standing)?;
+            border.broken.extend(started.broken()?);
+            place.clear(started)?;
         }
     }
     border.intact &= samples.iter().flatten().all(|sample| sample.transfer.intact);
@@ -249,8 +252,7 @@ fn row(scene: Scene, load: Load, kind: Kind, samples: &[Sample], observed: Obser
 }
 
 impl Versus {
-    /// Returns the medians of the ratios within each round, because rounds differ more than the systems within one
-    /// round.
+    /// Returns the medians of the rounds' ratios, because rounds differ more than the systems within one round.
     fn of(ours: &[Sample], stock: &[Sample]) -> Option<Versus> {
         let rounds = || ours.iter().zip(stock);
         Some(Versus {
@@ -289,8 +291,8 @@ impl Kind {
         }
     }
 
-    /// Returns the address of one of the three hosts. With a forwarder, the hosts are in two networks, otherwise in
-    /// one.
+    /// Returns the address of a host. With IP forwarding in the middle, the hosts are in different networks,
+    /// otherwise in the same one.
     fn address(self, host: u8, is_v4: bool) -> IpAddr {
         match (self, is_v4) {
             (Kind::Forwarding, _) => routed(host, host, is_v4),
@@ -342,22 +344,22 @@ impl Place {
         Ok(())
     }
 
-    fn stand(&self, kind: Kind) -> io::Result<Standing> {
-        let standing = match kind {
-            Kind::Bridge | Kind::AllWide => Standing::Ours(self.three_hosts.bridge()?),
+    fn start(&self, kind: Kind) -> io::Result<StartedMiddle> {
+        let started = match kind {
+            Kind::Bridge | Kind::AllWide => StartedMiddle::Ours(self.three_hosts.bridge()?),
             Kind::Wideload => {
-                Standing::Ours(self.three_hosts.gateway(&self.three_hosts.border(ONLY_PATH, "", ""))?)
+                StartedMiddle::Ours(self.three_hosts.gateway(&self.three_hosts.border(ONLY_PATH, "", ""))?)
             }
             Kind::Forwarding => {
                 self.route(true)?;
-                Standing::Forwarding
+                StartedMiddle::Forwarding
             }
         };
         for (is_v4, _) in VERSIONS {
             settle(&self.three_hosts.wide, kind.address(NARROW, is_v4))?;
             settle(&self.three_hosts.narrow, kind.address(WIDE, is_v4))?;
         }
-        Ok(standing)
+        Ok(started)
     }
 
     /// Turns IP forwarding in the middle on or off.
@@ -382,10 +384,10 @@ impl Place {
         middle.space().set_sysctl("ipv6/conf/all/forwarding", switch)
     }
 
-    fn clear(&self, standing: Standing) -> io::Result<()> {
-        match standing {
-            Standing::Ours(middle) => self.three_hosts.clear(middle),
-            Standing::Forwarding => self.route(false),
+    fn clear(&self, started: StartedMiddle) -> io::Result<()> {
+        match started {
+            StartedMiddle::Ours(middle) => self.three_hosts.clear(middle),
+            StartedMiddle::Forwarding => self.route(false),
         }
     }
 
@@ -395,7 +397,7 @@ impl Place {
         traffic::tcp_in(writes, from.space(), to.space(), kind.address(host, load.is_v4), len, SEED)
     }
 
-    /// Observes the packets of a transfer on the wide host's cable, at the interface that receives the data.
+    /// Observes the packets of a transfer on the wide host's link, at the interface that receives the data.
     fn look(&self, kind: Kind, load: Load, settings: &BorderSettings) -> io::Result<Observed> {
         let [wide, to_wide, _, _] = self.three_hosts.names();
         let (host, name) =
@@ -403,10 +405,16 @@ impl Place {
         Ok(observe(host, name, || self.transfer(kind, load, settings.observed_len, settings.writes))?.1)
     }
 
-    fn time(&self, standing: &Standing, kind: Kind, load: Load, settings: &BorderSettings) -> io::Result<Sample> {
-        let before = (self.seconds(), standing.seconds()?, self.three_hosts.counters()?[0]);
+    fn time(
+        &self,
+        started: &StartedMiddle,
+        kind: Kind,
+        load: Load,
+        settings: &BorderSettings,
+    ) -> io::Result<Sample> {
+        let before = (self.seconds(), started.seconds()?, self.three_hosts.counters()?[0]);
         let transfer = self.transfer(kind, load, settings.timed_len, settings.writes)?;
-        let after = (self.seconds(), standing.seconds()?, self.three_hosts.counters()?[0]);
+        let after = (self.seconds(), started.seconds()?, self.three_hosts.counters()?[0]);
         let gigabytes = transfer.bytes as f64 / 1e9;
         let spent = |interface: usize| Some(after.0[interface]? - before.0[interface]?);
         let (of_wide, of_narrow) = if load.to_wide {
@@ -441,15 +449,15 @@ impl Place {
     }
 }
 
-impl Standing {
+impl StartedMiddle {
     /// Returns the CPU time of the gateway's workers, in seconds; 0 for the kernel's middles.
     fn seconds(&self) -> io::Result<f64> {
-        let Standing::Ours(Middle::Gateway(service)) = self else { return Ok(0.0) };
+        let StartedMiddle::Ours(Middle::Gateway(service)) = self else { return Ok(0.0) };
         Ok(service.snapshots()?.iter().map(|snapshot| snapshot.processor_time.as_secs_f64()).sum())
     }
 
     fn broken(&self) -> io::Result<Vec<String>> {
-        let Standing::Ours(Middle::Gateway(service)) = self else { return Ok(Vec::new()) };
+        let StartedMiddle::Ours(Middle::Gateway(service)) = self else { return Ok(Vec::new()) };
         Ok(service
             .snapshots()?
             .into_iter()

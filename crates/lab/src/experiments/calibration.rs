@@ -1,4 +1,4 @@
-//! Calibration runs -> the link emulator's accuracy on this machine, over veth in private namespaces.
+//! Calibration runs -> the link emulator's accuracy on this machine, between veth interfaces in private namespaces.
 //!
 //! Results over emulated links are only as good as the emulator. This experiment measures the error of each kind of
 //! shape.
@@ -13,21 +13,21 @@ use std::{fmt, io};
 /// The emulator's accuracy, and the conditions of its measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Calibrated {
-    /// Conditions of the measurement.
+    /// Machine, kernel and program of the measurement, and number of rounds.
     pub conditions: Conditions,
     /// Requested and measured values.
     pub calibration: Calibration,
 }
 
-/// Runs the calibration between two hosts with an emulator between them.
+/// Performs the calibration runs with the emulator on a third host, between a sender and a receiver.
 ///
 /// # Errors
-/// No right to create hosts; a port's error.
+/// No privilege to create hosts; a port's error.
 pub fn calibration(trials: &[CalibrationRun], scheduling: Scheduling) -> io::Result<Calibrated> {
     let conditions = Conditions::here(1);
     let [sender, middle, receiver] = [Host::new("sender")?, Host::new("middle")?, Host::new("receiver")?];
     for host in [&sender, &middle, &receiver] {
-        // A kernel that solicits routers would send frames that are no probes.
+        // Router solicitations of the kernel would be frames other than probes.
         for of in ["all", "default"] {
             host.space().set_sysctl(&format!("ipv6/conf/{of}/disable_ipv6"), "1")?;
         }

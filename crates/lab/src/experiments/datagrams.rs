@@ -27,9 +27,9 @@ pub struct Load {
 /// Messages of a load that the receiver got.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Received {
-    /// Messages that arrived complete and unchanged, without duplicates.
+    /// Number of messages that arrived complete and unchanged, without duplicates.
     pub arrived: u64,
-    /// Received messages that were changed, duplicated or never sent.
+    /// Number of received messages that were changed, duplicated or never sent.
     pub wrong: u64,
     /// CPU time of the receiving thread, in seconds.
     pub seconds: f64,
@@ -44,7 +44,7 @@ pub struct Received {
 #[derive(Debug)]
 pub struct Inbox {
     socket: UdpSocket,
-    /// Content of all messages. The number of a message replaces the first bytes.
+    /// Content of all messages. In each message, the message's number replaces the first eight bytes.
     pattern: Vec<u8>,
     room: Vec<u8>,
 }
@@ -52,22 +52,23 @@ pub struct Inbox {
 /// Round-trip times of messages, in microseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Pings {
-    /// The median.
+    /// Median round-trip time.
     pub median: f64,
-    /// The 99th percentile.
+    /// 99th percentile of the round-trip times.
     pub p99: f64,
     /// Number of messages that returned.
     pub count: usize,
 }
 
 impl Inbox {
-    /// Opens a receiving socket at an address of a host.
+    /// Opens a receiving socket at an address of a host, with a port that the kernel chooses.
     ///
     /// # Errors
     /// The host has no such address.
     pub fn open(host: &Namespace, address: IpAddr) -> io::Result<Inbox> {
         let socket = host.enter(|| UdpSocket::bind(SocketAddr::new(address, 0)))?;
-        // Above the host's default limit, where the right for it exists.
+        // The buffer exceeds the host's limit if the process has the privilege for it. Otherwise the default length
+        // remains.
         let _ = sockopt::set_socket_recv_buffer_size_force(&socket, SOCKET_BUFFER_LEN);
         Ok(Inbox { socket, pattern: content(SEED, MESSAGE_LEN_MAX), room: vec![1; MESSAGE_LEN_MAX + 1] })
     }
@@ -124,7 +125,8 @@ impl Inbox {
     }
 }
 
-/// Sends a load from a host to an inbox whose receiver runs. Numbers begin with `first`. Returns the start time.
+/// Sends a load to an inbox. Another thread must already receive the messages. Numbers begin with `first`. Returns
+/// the start time.
 ///
 /// # Errors
 /// A socket error.
@@ -147,10 +149,10 @@ pub fn send(socket: &UdpSocket, message: &mut [u8], first: u64, load: Load) -> i
     Ok(began)
 }
 
-/// Opens a socket of a host that sends to an inbox.
+/// Opens a socket on a host, connected to the address of an inbox.
 ///
 /// # Errors
-/// No route to the inbox.
+/// The host has no route to the inbox.
 pub fn outbox(host: &Namespace, target: SocketAddr) -> io::Result<UdpSocket> {
     host.enter(|| {
         let socket = UdpSocket::bind(if target.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })?;
@@ -211,7 +213,7 @@ fn echo(server: &UdpSocket) {
     }
 }
 
-/// Returns how often the calling thread has slept and been woken so far.
+/// Returns the number of times that the calling thread has slept and been woken so far.
 fn thread_wakes() -> u64 {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));

@@ -1,15 +1,15 @@
 //! Two thousand message lengths -> the lengths at which goodput dips (G28, gB6).
 //!
-//! Each length gets short bursts, in several sweeps over all lengths. A length has a dip where its goodput is more
-//! than 20 % below the median of its ten neighbours' in two of three sweeps. Other load of the machine affects a
+//! Each length gets short bursts, in several sweeps over all lengths. A length has a dip if its goodput is more
+//! than 20 % below the median of its ten neighbours in two of three sweeps. Other load of the machine affects a
 //! length in one sweep; a cause in the length itself affects it in every sweep. The first and the last five lengths
 //! lack neighbours, so they are not judged.
 //!
-//! Even so, some of two thousand lengths meet a busy machine twice. So the suspects are measured again, with their
-//! neighbours, in as many sweeps. A real dip shows every time.
+//! Even so, other load affects some of two thousand lengths in two sweeps. So lengths with a dip are suspects: they
+//! are measured again, with their neighbours, in the same number of sweeps. A real dip recurs every time.
 //!
-//! Bursts are separated by a rest. A source has identifiers for 61,000 fragmented messages in two seconds and never
-//! uses one twice. Messages that are sent faster would be dropped, at any length.
+//! A pause follows each burst. A wide interface uses each IPv4 ID once in two seconds, which limits a pair of hosts
+//! to about 61,000 fragmented messages in this time. Further messages would be dropped, whatever their length.
 
 use super::datagrams::{self, Inbox, Load, MESSAGE_LEN_MAX, Received};
 use super::wide_interface::{Stack, broken, start_on, wait_until_idle};
@@ -46,11 +46,11 @@ pub struct DipsSettings {
 /// Results of all sweeps.
 #[derive(Clone, Debug, Serialize)]
 pub struct Dips {
-    /// Conditions of the measurement.
+    /// Machine, kernel and program of the measurement, and number of rounds.
     pub conditions: Conditions,
     /// MTU of the link, in bytes.
     pub mtu: u32,
-    /// Sweeps with stock interfaces on both hosts, then with wide interfaces on both, for each kind of port.
+    /// Sweeps with stock interfaces on both hosts, then sweeps with wide interfaces on both hosts.
     pub systems: Vec<Sweeps>,
     /// Whether no message arrived changed or twice.
     pub intact: bool,
@@ -69,9 +69,9 @@ pub struct Sweeps {
     pub goodput: Vec<Vec<f64>>,
     /// Number of messages that did not arrive.
     pub lost: u64,
-    /// Lengths that dipped in these sweeps.
+    /// Lengths with a dip in these sweeps.
     pub suspects: Vec<Dip>,
-    /// Suspects that dipped in every later measurement.
+    /// Suspects with a dip in every later measurement.
     pub dips: Vec<Dip>,
 }
 
@@ -80,7 +80,7 @@ pub struct Sweeps {
 pub struct Dip {
     /// Length of the message, in bytes.
     pub len: usize,
-    /// Goodput in proportion to the neighbours' median; the median of the sweeps.
+    /// Ratio of the goodput to the median of the neighbours: the median over the sweeps.
     pub share: f64,
 }
 
@@ -103,7 +103,7 @@ impl Default for DipsSettings {
 /// before it begins.
 ///
 /// # Errors
-/// A missing right or feature of this machine, with advice.
+/// A missing privilege or kernel feature; the message contains advice.
 pub fn dips(settings: &DipsSettings, mut tell: impl FnMut(&str)) -> io::Result<Dips> {
     let pair = TwoHosts::new(settings.mtu, Offloading::Off)?;
     let lens = lens(settings.lens);
@@ -158,20 +158,20 @@ pub fn dips(settings: &DipsSettings, mut tell: impl FnMut(&str)) -> io::Result<D
     Ok(outcome)
 }
 
-/// Returns a length and its neighbours.
+/// Returns a length with the five lengths before it and the five lengths after it.
 fn window(lens: &[usize], len: usize) -> &[usize] {
     let at = lens.partition_point(|other| *other < len);
     &lens[at - NEIGHBOURS / 2..=at + NEIGHBOURS / 2]
 }
 
-/// Returns the dip in the middle of a window if goodput at these lengths shows one; otherwise an empty list.
+/// Returns the dip of the length in the middle of a window; an empty list if there is none.
 fn repeat(window: &[usize], lens: &[usize], goodput: &[Vec<f64>]) -> Vec<Dip> {
     let at = |len: &usize| lens.partition_point(|other| other < len);
     let of_window = |sweep: &Vec<f64>| window.iter().map(|len| sweep[at(len)]).collect();
     find(window, &goodput.iter().map(of_window).collect::<Vec<_>>())
 }
 
-/// Returns lengths that are evenly spaced, apart from rounding.
+/// Returns `count` message lengths from 64 bytes to the longest message, evenly spaced apart from rounding.
 fn lens(count: usize) -> Vec<usize> {
     let last = count.saturating_sub(1).max(1);
     (0..count).map(|index| LEN_MIN + index * (MESSAGE_LEN_MAX - LEN_MIN) / last).collect()
@@ -214,7 +214,7 @@ struct Swept {
     intact: bool,
 }
 
-/// Measures one sweep between hosts that are ready.
+/// Measures one sweep. Packets must already reach both hosts.
 fn sweep(pair: &TwoHosts, settings: &DipsSettings, lens: &[usize]) -> io::Result<Swept> {
     let [receiver, far] = &pair.hosts;
     let mut inbox = Inbox::open(receiver.space(), v4(1))?;
@@ -241,7 +241,7 @@ fn sweep(pair: &TwoHosts, settings: &DipsSettings, lens: &[usize]) -> io::Result
             }
             swept.goodput.push(best);
         }
-        // The receiver ends when no more jobs can come.
+        // Without a sender of jobs, the receiving thread ends.
         drop(ends);
         Ok(swept)
     })
@@ -262,8 +262,8 @@ impl DipEdges {
     }
 }
 
-/// Returns the lengths whose goodput is more than 20 % below the median of their ten neighbours' in two sweeps of
-/// three.
+/// Returns the lengths whose goodput is more than 20 % below the median of their ten neighbours in two of three
+/// sweeps.
 pub fn find(lens: &[usize], goodput: &[Vec<f64>]) -> Vec<Dip> {
     let half = NEIGHBOURS / 2;
     let share = |sweep: &Vec<f64>, at: usize| {
@@ -323,13 +323,13 @@ impl Sweeps {
 }
 
 const LEN_MIN: usize = 64;
-/// Fewest messages of a burst; `BURST_MAX` is the most.
+/// Smallest number of messages in a burst; `BURST_MAX` is the largest number.
 const BURST_MIN: usize = 8;
 const BURST_MAX: usize = 400;
 /// Mean interval between messages, for 20,000 messages per second.
 const REST: Duration = Duration::from_micros(50);
 const NEIGHBOURS: usize = 10;
-/// Share by which a dip is below its neighbours' median.
+/// Share by which the goodput of a dip must be below the median of the neighbours.
 const DEPTH: f64 = 0.2;
 /// Time that the receiver waits after the last message of a burst.
 const QUIET: Duration = Duration::from_millis(60);

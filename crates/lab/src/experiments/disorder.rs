@@ -1,6 +1,6 @@
-//! Datagram -> its fragments, in an order that no host would send.
+//! UDP datagram -> fragments of the datagram, sent in reverse or random order.
 //!
-//! The kernel's own fragmentation sends fragments in order, so disordered fragments are written here as raw frames.
+//! The kernel always sends fragments in order. So fragments out of order are written here as raw frames.
 
 use super::datagrams::{Inbox, Received};
 use crate::three_hosts::{v4, v6};
@@ -23,7 +23,7 @@ pub enum Order {
     Random,
 }
 
-/// A UDP datagram between two stations, and the MTU that it is fragmented for.
+/// A UDP datagram between two stations, and the MTU for which it is fragmented.
 #[derive(Clone, Copy, Debug)]
 pub struct Fragments<'a> {
     /// MAC addresses of the datagram's receiver and of its sender.
@@ -62,7 +62,7 @@ impl Fragments<'_> {
         summed.extend((len as u32).to_be_bytes());
         summed.extend([0, 0, 0, UDP]);
         summed.extend(&datagram);
-        // All ones where the sum is zero (RFC 768).
+        // A checksum of zero is sent as all ones (RFC 768).
         let checksum = match Sum::of(&summed).checksum() {
             0 => u16::MAX,
             checksum => checksum,
@@ -100,8 +100,8 @@ impl Fragments<'_> {
     }
 }
 
-/// Sends `count` messages of `len` bytes from host 2 of a pair to host 1, in fragments for this MTU. The fragments
-/// of each message are sent in the given order.
+/// Sends `count` messages of `len` bytes from host 2 of a pair to host 1, in fragments of at most `mtu` bytes. The
+/// fragments of each message are sent in the given order.
 ///
 /// # Errors
 /// An error of a port or socket.
@@ -174,5 +174,5 @@ const FIRST_IDENTIFICATION: u32 = 0x1234;
 const ORDER_SEED: u64 = 5;
 /// Interval between datagrams.
 const GAP: Duration = Duration::from_millis(1);
-/// Time that the receiver waits after the last message; longer than any reassembly time-out.
+/// Time that the receiver waits after the last message.
 const QUIET: Duration = Duration::from_secs(1);

@@ -1,6 +1,6 @@
 //! Frames into one TUN device of a forwarding host -> frames out of another.
 //!
-//! The kernel's segmentation and GRO are observed this way, without a network card.
+//! Experiments observe the kernel's segmentation and GRO this way, without a NIC.
 
 use super::wire::{v4_destination, v6_destination};
 use crate::net::Host;
@@ -24,12 +24,12 @@ pub(super) struct Forwarder {
     frames: Vec<Frame>,
 }
 
-/// Offloads that the host applies to forwarded packets.
+/// Offload that the host applies to forwarded packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Treats {
     /// The host segments GSO packets at the egress.
     Fragments,
-    /// The host merges consecutive packets at the ingress (GRO) and sends GSO packets.
+    /// The host coalesces consecutive packets at the ingress (GRO) and sends GSO packets.
     Joins,
 }
 
@@ -75,12 +75,12 @@ impl Forwarder {
         self.from.transmit(&[wire]).map(drop)
     }
 
-    /// Receives the available frames into buffers of this pool, without waiting.
+    /// Receives the available frames into buffers of `pool`, without waiting.
     pub fn take(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) -> io::Result<Received> {
         self.to.receive(Ingress(1), pool, frames)
     }
 
-    /// Receives packets of the test until `take` has enough, or until no packet has arrived for [`TIMEOUT`].
+    /// Receives the experiment's packets until `take` has enough, or until no packet has arrived for [`TIMEOUT`].
     pub fn receive(&mut self, mut take: impl FnMut(&mut Packet) -> Enough) -> io::Result<()> {
         let mut enough = Enough::No;
         while enough == Enough::No {
@@ -108,14 +108,15 @@ impl Forwarder {
     }
 }
 
-/// Answer to each packet: whether more packets are needed.
+/// Whether the caller of [`Forwarder::receive`] has all the packets that it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Enough {
     Yes,
     No,
 }
 
-/// Whether the packet is of the test. The host occasionally sends packets of its own.
+/// Whether a packet belongs to the experiment, by its source address. The host occasionally sends packets of its
+/// own.
 fn is_ours(packet: &[u8]) -> bool {
     match packet.first().map(|byte| byte >> 4) {
         Some(4) => packet.get(12) == Some(&10),

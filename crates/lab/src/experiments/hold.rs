@@ -1,9 +1,9 @@
 //! Settings of `hold` -> the packet length on slow links, and the delay that holding adds.
 //!
-//! TCP segments arrive one by one, as a slow link delivers them. The segments cross a bridge, and a border with
-//! each setting. Three figures are measured: the mean length at the wide host, the round trip of a small message,
-//! and the delay of a burst's last segment. Bursts end with PSH, as hosts end a write, or without PSH, where only a
-//! time-out ends the holding.
+//! TCP segments arrive one by one, as a slow link delivers them. The segments cross a bridge, and then a border
+//! with each value of `hold`. Three figures are measured: the mean length at the wide host, the round trip of a
+//! small message, and the delay of a burst's last segment. Bursts end with PSH, as hosts end a write, or without
+//! PSH, so that only a time-out ends the hold.
 
 use super::{Conditions, Spread};
 use crate::net::Offloading;
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 /// Number and length of the measurements.
 #[derive(Clone, Copy, Debug)]
 pub struct HoldSettings {
-    /// Number of measurements of each middle.
+    /// Number of rounds; each round measures every middle once.
     pub rounds: usize,
     /// Duration of each stream, in seconds.
     pub seconds: f64,
@@ -42,7 +42,7 @@ impl Default for HoldSettings {
 /// Results of all middles.
 #[derive(Clone, Debug, Serialize)]
 pub struct Hold {
-    /// Conditions of the measurement.
+    /// Machine, kernel and program of the measurement, and number of rounds.
     pub conditions: Conditions,
     /// Names of the middles: the bridge, then each setting of `hold`.
     pub middles: Vec<&'static str>,
@@ -57,7 +57,7 @@ pub struct Hold {
 /// Packet lengths of a stream at the wide host.
 #[derive(Clone, Debug, Serialize)]
 pub struct HoldLen {
-    /// Payload of the stream, in bits per second.
+    /// Rate of the stream's payload, in bits per second.
     pub rate: f64,
     /// Mean length for each middle, in bytes.
     pub mean_len: Vec<Spread>,
@@ -68,7 +68,7 @@ pub struct HoldLen {
 pub struct HoldDelay {
     /// The load whose delay is measured.
     pub what: HoldLoad,
-    /// Median and 99th percentile for each middle, in microseconds.
+    /// Median and 99th percentile of the delay for each middle, in microseconds.
     pub micros: Vec<[f64; 2]>,
 }
 
@@ -78,7 +78,7 @@ pub struct HoldDelay {
 pub enum HoldLoad {
     /// A message of 64 bytes to the wide host and back.
     PingPong,
-    /// The last of 20 full segments to the wide host, from its write to its read.
+    /// The last of 20 full segments to the wide host, from the write at the sender to the read at the receiver.
     LastSegment {
         /// Rate of the payload, in bits per second.
         rate: f64,
@@ -101,7 +101,7 @@ impl fmt::Display for HoldLoad {
 /// Measures all middles, and passes a description of each step to `tell` before the step.
 ///
 /// # Errors
-/// A missing right or feature of this machine, with advice.
+/// A missing privilege or kernel feature; the message contains advice.
 pub fn hold(settings: &HoldSettings, mut tell: impl FnMut(&str)) -> io::Result<Hold> {
     let loads = loads();
     let mut lens = vec![vec![Vec::new(); MIDDLES.len()]; RATES.len()];
@@ -210,7 +210,7 @@ fn bursts(three_hosts: &ThreeHosts, rate: f64, pushes: bool, count: usize) -> io
             }
             Ok::<_, io::Error>(())
         });
-        // A sleep's default slack, 50 µs, would turn short intervals into bursts.
+        // The default timer slack of 50 µs would turn short intervals into bursts.
         set_current_timer_slack(NonZeroU64::new(1))?;
         let gap = Duration::from_secs_f64(SEGMENT_LEN as f64 * 8.0 / rate);
         let mut micros = Vec::with_capacity(count);
@@ -227,7 +227,7 @@ fn bursts(three_hosts: &ThreeHosts, rate: f64, pushes: bool, count: usize) -> io
             }
             let read = told.recv_timeout(TIMEOUT).map_err(|_| io::ErrorKind::TimedOut)?;
             micros.push(read.saturating_duration_since(written).as_secs_f64() * 1e6);
-            // The next burst finds an empty path.
+            // After this pause, the next burst finds an empty path.
             thread::sleep(REST);
         }
         receiver.join().expect("a receiver that panics has said why")?;
@@ -250,7 +250,7 @@ fn connected(three_hosts: &ThreeHosts) -> io::Result<[TcpStream; 2]> {
     Ok([client, server])
 }
 
-/// Returns the quantile of the values for this share.
+/// Returns the quantile of the values for a share from 0 to 1.
 fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -286,11 +286,12 @@ const MTUS: [u32; 2] = [9_000, 1_500];
 const MIDDLES: [(&str, Option<&str>); 3] =
     [("bridge", None), ("adaptive", Some("hold = \"adaptive\"")), ("burst", Some("hold = \"burst\""))];
 const RATES: [f64; 3] = [2e7, 1e8, 5e8];
-/// Payload of a full segment on the narrow link, in bytes: its MTU without the IPv4 and TCP headers and the
-/// timestamps.
+/// Payload of a full segment on the narrow link, in bytes: the link's MTU less IPv4 header, TCP header and
+/// timestamps option.
 const SEGMENT_LEN: usize = 1_500 - 20 - 32;
 const MESSAGE_LEN: usize = 64;
-/// Segments of a burst. An initial window has ten, and each burst reuses the window of the previous one.
+/// Segments of a burst. The initial congestion window allows ten. Later bursts start with the window of the
+/// previous burst.
 const BURST: usize = 20;
 const REST: Duration = Duration::from_millis(5);
 const TIMEOUT: Duration = Duration::from_secs(10);

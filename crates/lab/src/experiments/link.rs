@@ -1,4 +1,4 @@
-//! Two interfaces -> one wire between them: delayed, rate-limited, lossy or reordering as configured.
+//! Two interfaces -> an emulated link between them, with the configured delay, rate limit, losses and reordering.
 //!
 //! This is the link emulator for interfaces outside of the lab, such as those of virtual machines.
 
@@ -12,15 +12,15 @@ use std::io;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// Joins two interfaces of this thread's namespace until `stop`, or for the given time. Frames received on the
-/// first interface are sent on the second one, under the first shape. Frames of the opposite direction are under
-/// the second shape.
+/// Connects two interfaces of the calling thread's namespace by an emulated link, until `stop` is true or `stretch`
+/// has passed. The first shape applies to frames from the first interface to the second. The second shape applies
+/// to the opposite direction.
 ///
-/// Meanwhile the kernel receives nothing from the interfaces, and their offloads are off. Reception and offloads
-/// are restored at the end.
+/// During the call, the kernel receives nothing from the interfaces, and their offloads are off. Reception and
+/// offloads are restored at the end.
 ///
 /// # Errors
-/// The kernel's error for an interface, or a missing right.
+/// An error of an interface; a missing privilege; the same interface twice.
 pub fn link(
     interfaces: [&str; 2],
     shapes: [LinkShape; 2],
@@ -41,7 +41,7 @@ pub fn link(
     run(a.as_mut(), b.as_mut(), shapes, &mut Pool::new(POOL_LIMIT), &course)
 }
 
-/// An interface at one end of the wire. Dropping the value restores the interface.
+/// An interface at one end of the emulated link. Dropping the value restores the interface.
 struct LinkEnd {
     offloads: Option<Previous>,
     _intercept: Intercept,
@@ -62,7 +62,7 @@ impl LinkEnd {
 impl Drop for LinkEnd {
     fn drop(&mut self) {
         if let Some(offloads) = self.offloads.take() {
-            // An interface that is gone needs no restoring.
+            // An error is ignored: a removed interface need not be restored.
             let _ = offloads.restore();
         }
     }

@@ -1,7 +1,7 @@
-//! Settings of an experiment -> measurements of live kernels and gateways, with the conditions.
+//! Settings of an experiment -> measurements of kernels and gateways, with the conditions of the measurement.
 //!
-//! All experiments except [`link()`] stay in private namespaces. Compared systems are measured in turn in one run,
-//! on the same cables, so that other load of the machine affects all of them.
+//! All experiments except [`link()`] stay in private namespaces. Systems to compare are measured in turn on the
+//! same links, so that other load on the machine affects all of them.
 
 mod account;
 mod attacks;
@@ -60,7 +60,7 @@ pub use workers::{Workers, WorkersRow, WorkersSettings, workers};
 use serde::Serialize;
 use std::{fmt, fs};
 
-/// Conditions of a measurement.
+/// Machine, kernel and program of an experiment, and the number of measurements.
 #[derive(Clone, Debug, Serialize)]
 pub struct Conditions {
     /// Kernel release.
@@ -71,12 +71,12 @@ pub struct Conditions {
     pub load: Vec<f64>,
     /// Number of times that each figure was measured.
     pub rounds: usize,
-    /// Version of this program, and how it was built.
+    /// Version of this program, and kind of build.
     pub build: String,
 }
 
 impl Conditions {
-    /// Reads the conditions at this moment.
+    /// Reads the current kernel release, CPU count and load.
     pub fn here(rounds: usize) -> Conditions {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let load = read("/proc/loadavg").split(' ').take(3).filter_map(|word| word.parse().ok()).collect();
@@ -103,14 +103,14 @@ impl fmt::Display for Conditions {
     }
 }
 
-/// Repeated measurements of one figure.
+/// Median, minimum and maximum of repeated measurements of one figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
-    /// The median.
+    /// Median of the measurements.
     pub median: f64,
-    /// The smallest.
+    /// Smallest measurement.
     pub least: f64,
-    /// The largest.
+    /// Largest measurement.
     pub most: f64,
 }
 

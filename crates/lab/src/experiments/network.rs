@@ -1,6 +1,7 @@
-//! Scene file -> results of its flows and links, all simulated.
+//! Scene file -> simulated results of the scene's flows and links.
 //!
-//! A scene shows how a gateway would behave in a network, without building it. `crates/sim` does the simulation.
+//! The simulation shows how a gateway would behave in a network, without the need to build the network.
+//! `crates/sim` contains the simulator.
 
 use engine::{Event, Reason};
 use serde::Serialize;
@@ -29,7 +30,7 @@ pub struct Network {
     pub broken: Option<String>,
     /// Simulated time until no further event occurred, in seconds.
     pub simulated_seconds: f64,
-    /// Packets received by gateways. A packet that crosses several gateways is counted at the first.
+    /// Number of packets received by gateways. A packet that crosses several gateways is counted at the first.
     pub gateway_packets: u64,
     /// Duration of the simulation, in seconds.
     pub seconds: f64,
@@ -44,9 +45,9 @@ pub struct FlowRow {
     pub to: String,
     /// `TCP` or `UDP`.
     pub kind: &'static str,
-    /// Bytes of a connection, or number of messages, that were sent.
+    /// Number of sent bytes of a TCP connection, or number of sent UDP messages.
     pub sent: u64,
-    /// Bytes or messages that arrived.
+    /// Number of bytes or messages that arrived.
     pub arrived: u64,
     /// Time from the flow's start to the last arrival, in seconds.
     pub seconds: f64,
@@ -69,16 +70,16 @@ pub struct LinkRow {
     pub packets: u64,
     /// Mean length of the delivered packets, in bytes.
     pub mean_len: f64,
-    /// Packets lost at random, or sent while the link was down.
+    /// Number of packets lost at random, or sent while the link was down.
     pub lost: u64,
-    /// Packets dropped because the queue was full.
+    /// Number of packets dropped because the queue was full.
     pub dropped: u64,
 }
 
 /// Simulates the network of a scene file, until no further event occurs.
 ///
 /// # Errors
-/// A faulty file, with the position of the fault.
+/// A fault in the scene file; the error contains the position.
 pub fn network(text: &str, seed: u64) -> Result<Network, BadScene> {
     let begun = Instant::now();
     let mut scene = Scene { seed, ..text.parse()? };
@@ -125,7 +126,7 @@ pub fn network(text: &str, seed: u64) -> Result<Network, BadScene> {
 
 fn end(carried: &Carried, is_tcp: bool) -> &'static str {
     match carried.endings {
-        // An end may never learn whether its last segment arrived.
+        // A host may never learn whether its last segment arrived.
         _ if carried.arrived == carried.sent => "done",
         _ if !is_tcp => "lost some",
         [Some(End::GaveUp), _] | [_, Some(End::GaveUp)] => "gave up",

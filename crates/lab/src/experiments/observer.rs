@@ -32,7 +32,7 @@ impl Observed {
     }
 }
 
-/// Runs `work`, and meanwhile observes the packets received by an interface of a host.
+/// Runs `work`, and observes the packets that an interface of a host receives during this time.
 ///
 /// # Errors
 /// An error of the interface or of `work`.

@@ -1,6 +1,7 @@
 //! Program and configuration -> a gateway process that a test can signal, read, kill and end.
 //!
-//! Experiments with crashes and restarts need the real program with its two processes, and not the library.
+//! Experiments with crashes and restarts need the real program with its two processes. The library alone is not
+//! enough.
 
 use linux::namespace::{Namespace, NamespaceGuard};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -25,7 +26,7 @@ impl Running {
     /// Starts the gateway in a namespace, and waits until it is ready.
     pub(super) fn start(program: &Path, space: &Namespace, config: &Path) -> io::Result<Running> {
         let mut command = Command::new(program);
-        // A terminal's signal goes to a whole group; this group has only this process.
+        // A terminal sends signals to a whole process group. The gateway gets a process group of its own.
         command.arg("run").arg(config).stderr(Stdio::piped()).process_group(0);
         let (mut process, tether) = space.start(command)?;
         let said = process.stderr.take().expect("it was asked for");
@@ -81,13 +82,13 @@ impl Running {
         self.gone(&children)
     }
 
-    /// Kills both processes at one moment, so that neither notices the other's end.
+    /// Kills both processes at the same time, so that neither can react to the end of the other.
     pub(super) fn kill_both(mut self) -> io::Result<ExitStatus> {
         let children = self.children();
         for signal in [Signal::STOP, Signal::KILL] {
             self.tell(signal)?;
             for child in &children {
-                // One may have ended with the other.
+                // A child may already have ended together with the supervisor.
                 let _ = kill_process(*child, signal);
             }
         }
@@ -164,7 +165,7 @@ impl Drop for Running {
     }
 }
 
-/// Returns an exit status as in a table: a number, or a signal's name.
+/// Returns an exit status as text: the exit code, or `signal` and the signal's number.
 pub(super) fn spelled(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => code.to_string(),

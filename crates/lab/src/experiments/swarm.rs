@@ -1,7 +1,7 @@
 //! Number of packets and a seed -> as many packets through simulated gateways, and the violated laws.
 //!
-//! Each thread runs complete seeds. The results cover the first seeds that together have enough packets, whichever
-//! thread ran them and whenever. So two runs report the same results.
+//! Each thread simulates complete seeds. The results cover the first consecutive seeds that together have enough
+//! packets, in whatever order the threads finish. So two executions with the same settings report the same results.
 
 use serde::{Serialize, Serializer};
 use sim::swarm::{Case, TOUR};
@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Instant;
 
-/// Size of a swarm.
+/// Size and seeds of a swarm, and number of threads.
 #[derive(Clone, Debug)]
 pub struct SwarmSettings {
-    /// Fewest packets that gateways receive in total.
+    /// Minimum number of packets that gateways receive in total.
     pub packets: u64,
-    /// Fewest seeds that run. A tour has enough seeds to reach every case.
+    /// Minimum number of seeds. The default, one tour, is enough to reach every case.
     pub seeds: u64,
     /// The first seed. The other seeds follow it without gaps.
     pub seed: u64,
@@ -41,15 +41,15 @@ pub struct Swarm {
     pub seed_count: u64,
     /// Number of packets that gateways received.
     pub packets: u64,
-    /// Number of these packets that belonged to TCP connections, with or without payload.
+    /// Number of received packets that belonged to TCP connections, with or without payload.
     pub tcp_packets: u64,
-    /// Connections that delivered all data in both directions and ended.
+    /// Number of TCP connections that delivered all data in both directions and ended.
     pub connections: u64,
-    /// Bytes of TCP connections that arrived in order.
+    /// Number of bytes that TCP connections delivered in order.
     pub tcp_bytes: u64,
     /// Number of messages that were sent, and number that arrived.
     pub messages: [u64; 2],
-    /// Bytes of streams that arrived.
+    /// Number of bytes that arrived in streams of TCP segments that are sent regardless of acknowledgements.
     pub stream_bytes: u64,
     /// Number of simulated events.
     pub events: u64,
@@ -58,7 +58,7 @@ pub struct Swarm {
     pub trace: u64,
     /// Number of times that each case occurred.
     pub hits: Vec<Hit>,
-    /// Violated laws, each with its smallest case and the command that repeats it.
+    /// Violated laws, each with the smallest failing case and the command that repeats the case.
     pub failures: Vec<String>,
     /// Duration, in seconds.
     pub seconds: f64,
@@ -71,7 +71,7 @@ pub struct Swarm {
 pub struct Hit {
     /// Kind of the case: role, fault, law or reason.
     pub kind: &'static str,
-    /// Its name.
+    /// Name of the case.
     pub name: &'static str,
     /// Number of times that the case occurred.
     pub count: u64,
@@ -88,7 +88,8 @@ pub struct Progress {
     pub rate: f64,
 }
 
-/// Runs seeds until gateways have received enough packets, and enough seeds have run.
+/// Simulates seeds until gateways have received enough packets and enough seeds have run. Passes the progress to
+/// `tell`.
 ///
 /// # Panics
 /// A thread cannot be started.
@@ -132,7 +133,7 @@ pub fn swarm(settings: &SwarmSettings, mut tell: impl FnMut(Progress)) -> Swarm 
     sum.into_swarm(settings, begun.elapsed().as_secs_f64())
 }
 
-/// Runs one case. Returns its failure or its figures.
+/// Simulates one case. Returns the failure or the figures of the case.
 pub fn replay(case: &Case) -> Swarm {
     let begun = Instant::now();
     let mut sum = Sum::default();
@@ -145,7 +146,7 @@ pub fn replay(case: &Case) -> Swarm {
     sum.into_swarm(&settings, begun.elapsed().as_secs_f64())
 }
 
-/// Totals of the first seeds.
+/// Totals of the seeds that count.
 #[derive(Default)]
 struct Sum {
     count: u64,

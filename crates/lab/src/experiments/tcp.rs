@@ -1,10 +1,10 @@
 //! Sizes, round trips and losses -> transfer times of the kernel's TCP and of the simulator's, side by side.
 //!
-//! The kernel's TCP and the simulator's send over equal lines. The kernel's TCP uses the link emulator, between two
-//! hosts in private namespaces. The simulator's TCP uses a simulated path. The clock runs from the sender's SYN to
-//! the receiver's last byte and FIN. Each run is a fresh connection over an emulator of its own; the kernel keeps
-//! no state of earlier runs. A run during which the emulator was late is repeated, with the same loss seeds. Each
-//! round and row of the table has its own loss seeds.
+//! The kernel's TCP and the simulator's TCP send over links of the same shape. For the kernel's TCP, the link
+//! emulator connects two hosts in private namespaces. For the simulator's TCP, the path is simulated. The clock
+//! runs from the sender's SYN to the receiver's last byte and FIN. Each transfer has a new connection and a new
+//! emulator, and the kernel keeps no state of earlier transfers. A transfer during which the emulator was late is
+//! repeated with the same loss seeds. Each round and row of the table has its own loss seeds.
 
 use super::{Conditions, Spread, cell, link};
 use crate::emulator::{LinkShape, Queue, Scheduling};
@@ -31,13 +31,13 @@ pub struct TcpSettings {
     pub algorithms: Vec<Algorithm>,
     /// MTUs of the path, in bytes.
     pub mtus: Vec<u32>,
-    /// Share of packets that are lost, in each direction.
+    /// Share of packets that are lost in each direction, from 0 to 1.
     pub loss: f64,
-    /// Rate of the line.
+    /// Rate of the link in each direction, in bits per second.
     pub rate_bits_per_second: u64,
     /// Number of kernel measurements per row.
     pub rounds: usize,
-    /// Number of simulator runs per row, each with another seed. Without loss, 1 is enough.
+    /// Number of simulations per row, each with another seed. Without loss, one simulation is enough.
     pub seeds: u64,
 }
 
@@ -59,11 +59,11 @@ impl Default for TcpSettings {
 /// Transfer times of both systems, and the conditions.
 #[derive(Clone, Debug, Serialize)]
 pub struct TcpComparison {
-    /// Conditions of the measurement.
+    /// Machine, kernel and program of the measurement, and number of rounds.
     pub conditions: Conditions,
-    /// Share of packets that were lost, in each direction.
+    /// Share of packets that were lost in each direction, from 0 to 1.
     pub loss: f64,
-    /// Rate of the line.
+    /// Rate of the link in each direction, in bits per second.
     pub rate_bits_per_second: u64,
     /// One row for each size, round trip, algorithm and MTU.
     pub rows: Vec<TcpRow>,
@@ -84,8 +84,8 @@ pub struct TcpRow {
     pub kernel_ms: Option<Spread>,
     /// Transfer time of the simulator's TCP, in milliseconds; `None` if no transfer completed.
     pub simulator_ms: Option<Spread>,
-    /// Number of kernel transfers during which the emulator was on time. The kernel's times are of these transfers,
-    /// if there are any.
+    /// Number of kernel transfers during which the emulator was on time. If there are any, `kernel_ms` covers only
+    /// these transfers.
     pub in_time_count: usize,
     /// Number of kernel transfers during which the emulator was not on time, mostly because it was late.
     pub late_count: usize,
@@ -94,8 +94,8 @@ pub struct TcpRow {
 }
 
 impl TcpRow {
-    /// Returns the difference of the simulator's median from the kernel's, as a share of the kernel's; `None` if
-    /// one is missing.
+    /// Returns the simulator's median minus the kernel's median, as a share of the kernel's median; `None` if a
+    /// median is missing.
     pub fn deviation(&self) -> Option<f64> {
         Some(self.simulator_ms?.median / self.kernel_ms?.median - 1.0)
     }
@@ -108,14 +108,13 @@ impl TcpComparison {
         if self.loss > 0.0 { BOUND_WITH_LOSS } else { BOUND_WITHOUT_LOSS }
     }
 
-    /// Returns the rows that exceed [`bound`](Self::bound) although the emulator was on time, and the rows with a
-    /// transfer that never ended.
+    /// Returns the valid rows whose deviation exceeds [`bound`](Self::bound) or is unknown.
     pub fn apart(&self) -> impl Iterator<Item = &TcpRow> {
         let is_near = |row: &TcpRow| row.deviation().is_some_and(|deviation| deviation.abs() <= self.bound());
         self.rows.iter().filter(move |row| row.is_valid && !is_near(row))
     }
 
-    /// Whether there are measurements, and no row is in [`apart`](Self::apart).
+    /// Whether at least one row is valid, and [`apart`](Self::apart) returns no row.
     pub fn is_good(&self) -> bool {
         self.rows.iter().any(|row| row.is_valid) && self.apart().next().is_none()
     }
@@ -124,7 +123,7 @@ impl TcpComparison {
 /// Compares the kernel's TCP with the simulator's, and passes each row to `tell`.
 ///
 /// # Errors
-/// No right to create hosts; an error of a socket or a port.
+/// No privilege to create hosts; an error of a socket or a port.
 pub fn tcp(settings: &TcpSettings, mut tell: impl FnMut(&TcpRow)) -> io::Result<TcpComparison> {
     let conditions = Conditions::here(settings.rounds);
     let mut rows = Vec::new();
@@ -148,8 +147,9 @@ pub fn tcp(settings: &TcpSettings, mut tell: impl FnMut(&TcpRow)) -> io::Result<
     Ok(TcpComparison { conditions, loss: settings.loss, rate_bits_per_second: settings.rate_bits_per_second, rows })
 }
 
-/// Runs `work` while the emulator joins the two cables. The line's losses follow the seeds, one for each direction.
-/// Returns whether the emulator was on time, including the few packets of neighbour discovery.
+/// Calls `act` while the emulator connects the two links of the middle host. The seeds, one for each direction,
+/// determine the losses. Returns whether the emulator was on time, including the few packets of neighbour
+/// discovery.
 fn over<T>(
     three_hosts: &ThreeHosts,
     settings: &TcpSettings,
@@ -210,7 +210,7 @@ fn row(three_hosts: &ThreeHosts, settings: &TcpSettings, wanted: Wanted) -> io::
 }
 
 /// Measures the rounds of a row. Returns the times of the rounds that were on time, in milliseconds, and the number
-/// of late tries. A round is repeated until it is on time, within the row's time limit.
+/// of late tries. A late round is repeated within the row's time limit.
 fn rounds(
     count: usize,
     clock: impl Fn() -> Instant,
@@ -235,7 +235,7 @@ fn losses((len, trip, algorithm, mtu): Wanted, round: usize) -> [u64; 2] {
     [random.u64(..), random.u64(..)]
 }
 
-/// Returns the time of one transfer by the kernels of two hosts.
+/// Returns the duration of one transfer between the kernels of two hosts.
 fn kernel_time(three_hosts: &ThreeHosts, len: usize, algorithm: Algorithm) -> io::Result<Duration> {
     let listener = three_hosts.narrow.space().enter(|| TcpListener::bind(SocketAddr::new(v4(NARROW), 0)))?;
     sockopt::set_socket_timeout(&listener, Timeout::Recv, Some(TIMEOUT))?;
@@ -260,13 +260,13 @@ fn kernel_time(three_hosts: &ThreeHosts, len: usize, algorithm: Algorithm) -> io
         });
         let sent = sender.write_all(&content).and_then(|()| sender.shutdown(Shutdown::Write));
         if sent.is_err() {
-            // As far as the line carries that, the receiver waits for nothing more.
+            // If the link still carries packets, this ends the receiver's wait.
             let _ = sender.shutdown(Shutdown::Both);
         }
         let ended = receiver.join().expect("a receiver that panics has said why");
         sent.map_err(|error| halted("send", &error))?;
         let ended = ended.map_err(|error| halted("receive", &error))?;
-        // Until the other end has closed as well.
+        // Waits until the other end has closed as well.
         let _ = sender.read(&mut [0]);
         Ok(ended.duration_since(began))
     })
@@ -278,7 +278,7 @@ fn halted(what: &str, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), said)
 }
 
-/// Returns the time of one transfer by the simulator.
+/// Returns the duration of one simulated transfer; `None` if it does not complete.
 fn simulated_time(
     settings: &TcpSettings,
     len: usize,
@@ -366,10 +366,10 @@ impl fmt::Display for TcpComparison {
     }
 }
 
-/// Size, round trip, algorithm and MTU of a row.
+/// Payload in bytes, round-trip time, algorithm and MTU of a row.
 type Wanted = (usize, Duration, Algorithm, u32);
 
-/// Number of kernel measurements per requested round that are made even after [`ROW_TIMEOUT`].
+/// Largest number of kernel measurements per requested round after [`ROW_TIMEOUT`].
 const TRIES_PER_ROUND: usize = 3;
 /// Time after which late rounds of a row are repeated only up to [`TRIES_PER_ROUND`].
 const ROW_TIMEOUT: Duration = Duration::from_secs(10);
@@ -377,7 +377,8 @@ const ROW_TIMEOUT: Duration = Duration::from_secs(10);
 const BOUND_WITHOUT_LOSS: f64 = 0.15;
 /// Allowed difference of the simulator's median from the kernel's with loss, as a share of the kernel's.
 const BOUND_WITH_LOSS: f64 = 0.3;
-/// Settings of both hosts' kernels: no state survives a connection, and limits are those of the simulator's hosts.
+/// Settings of both hosts' kernels: no state survives a connection, and the limits are equal to those of the
+/// simulated hosts.
 const SYSCTLS: [(&str, &str); 5] = [
     ("ipv4/tcp_no_metrics_save", "1"),
     ("ipv4/tcp_rmem", "4096 131072 33554432"),
@@ -385,8 +386,8 @@ const SYSCTLS: [(&str, &str); 5] = [
     ("ipv4/tcp_ecn", "0"),
     ("ipv4/tcp_mtu_probing", "0"),
 ];
-/// Longest receive window of the simulator's hosts, in bytes. The kernel's setting may be twice as much, because
-/// the kernel also counts its own overhead.
+/// Longest receive window of the simulator's hosts, in bytes. The kernel's setting is twice as large, because the
+/// kernel also counts its own overhead.
 const RECEIVE_MEMORY_LEN: u32 = 16 << 20;
 /// Length of the line's queue, in bytes; more than any window, so that the queue never overflows.
 const QUEUE_LEN: usize = 64 << 20;

@@ -1,8 +1,8 @@
-//! Messages at a fixed rate -> the receive cost of a host with a stock interface and of one with a wide one.
+//! Messages at a fixed rate -> the receive cost of a host, with a stock interface and with a wide interface.
 //!
 //! This experiment repeats Gilfeather's measurements of an interface wider than its link (G1). The measured figures
-//! are goodput (gB3, gB4), receiver CPU time (gB5), and wake-ups per message (G8, gB9). Further figures are for
-//! fragments in any order (G22, gB10), and for the latency of small messages (G10, G29, gB11).
+//! are goodput (gB3, gB4), receiver CPU time (gB5), and wake-ups per message (G8, gB9). Further measurements are of
+//! fragments out of order (G22, gB10) and of the latency of small messages (G10, G29, gB11).
 //!
 //! The receiving host's CPU time has three parts: the worker that reassembles, the thread that receives the
 //! messages, and the kernel's thread for the link's interface.
@@ -21,7 +21,7 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-/// Loads, and number of measurements.
+/// Loads to send, and number of measurements.
 #[derive(Clone, Debug)]
 pub struct WideInterfaceSettings {
     /// Number of times that each load is timed.
@@ -36,19 +36,19 @@ pub struct WideInterfaceSettings {
     pub messages_per_second: f64,
     /// Duration of each load.
     pub stretch: Duration,
-    /// Number of messages with disordered fragments, for each order.
+    /// Number of messages with fragments out of order, for each order.
     pub disordered: u64,
     /// Number of round trips.
     pub pings: usize,
 }
 
-/// Interface that a host's IP uses on its link.
+/// Kind of interface that a host uses for IP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stack {
     /// An interface with the link's own MTU. The kernel fragments and reassembles.
     Stock,
-    /// A wide interface with an MTU of 65,535 bytes over the link.
+    /// A wide interface with an MTU of 65,535 bytes. The gateway fragments and reassembles.
     Wide,
 }
 
@@ -64,7 +64,7 @@ pub struct System {
 /// Results of all loads.
 #[derive(Clone, Debug, Serialize)]
 pub struct WideInterface {
-    /// Conditions of the measurement.
+    /// Machine, kernel and program of the measurement, and number of rounds.
     pub conditions: Conditions,
     /// Highest rate of sent payload, in bits per second.
     pub rate: f64,
@@ -72,7 +72,7 @@ pub struct WideInterface {
     pub messages_per_second: f64,
     /// One row for each MTU, length and system.
     pub rows: Vec<WideInterfaceRow>,
-    /// Deliveries of messages with disordered fragments.
+    /// Results of messages with fragments out of order.
     pub deliveries: Vec<Delivery>,
     /// Round trips of small messages.
     pub latencies: Vec<Latency>,
@@ -109,19 +109,19 @@ pub struct WideInterfaceRow {
     pub micros: Option<f64>,
     /// CPU time of worker, receiving thread and kernel's thread per 10^9 bytes, in seconds; `None` if unknown.
     pub seconds_per_gigabyte: Option<f64>,
-    /// Number of wake-ups of Wideload's worker per message.
+    /// Number of wake-ups of Wideload's worker per received message.
     pub worker_wakes: f64,
-    /// Number of wake-ups of the receiving thread per message.
+    /// Number of wake-ups of the receiving thread per received message.
     pub thread_wakes: f64,
-    /// CPU time in proportion to that of a stock receiver with the same sender's interface; `None` for stock
+    /// Ratio of the CPU time to that of a stock receiver, with the same interface of the sender; `None` for stock
     /// receivers.
     pub versus_stock: Option<f64>,
-    /// CPU time without Wideload's worker, in proportion to that of a stock receiver with the same sender's
-    /// interface. The figure is the host's remaining cost if a network card reassembled.
+    /// Ratio of the CPU time without Wideload's worker to that of a stock receiver, with the same interface of the
+    /// sender. A NIC that reassembles would leave this cost to the host.
     pub host_versus_stock: Option<f64>,
 }
 
-/// Results of messages with disordered fragments.
+/// Results of messages with fragments out of order.
 #[derive(Clone, Debug, Serialize)]
 pub struct Delivery {
     /// MTU of the link, in bytes.
@@ -163,7 +163,7 @@ struct Sample {
 }
 
 /// Two hosts whose interfaces are set up for one system.
-struct Standing<'a> {
+struct StartedMiddle<'a> {
     pair: &'a TwoHosts,
     account: Account,
     /// Gateways of the receiving and of the sending host; `None` for stock interfaces.
@@ -188,7 +188,7 @@ impl Default for WideInterfaceSettings {
 /// Runs all loads with all systems, and passes a description of each step to `tell` before the step.
 ///
 /// # Errors
-/// A missing right or feature of this machine, with advice.
+/// A missing privilege or kernel feature; the message contains advice.
 pub fn wide_interface(settings: &WideInterfaceSettings, mut tell: impl FnMut(&str)) -> io::Result<WideInterface> {
     let mut outcome = WideInterface {
         conditions: Conditions::here(settings.rounds),
@@ -217,22 +217,22 @@ fn measure(
     for round in 0..settings.rounds {
         for (number, system) in SYSTEMS.into_iter().enumerate() {
             tell(&format!("MTU {mtu}, round {} of {}: {system}", round + 1, settings.rounds));
-            let standing = Standing::start(&pair, system)?;
+            let started = StartedMiddle::start(&pair, system)?;
             for (index, len) in settings.lens.iter().enumerate() {
-                let (sample, taken) = standing.time(settings.load(*len))?;
+                let (sample, taken) = started.time(settings.load(*len))?;
                 outcome.intact &= taken.wrong == 0;
                 samples[index * SYSTEMS.len() + number].push(sample);
             }
             if round == 0 {
-                // The rest separates the short messages from the preceding long ones.
+                // The pause separates the short messages from the preceding long messages.
                 thread::sleep(REST);
-                let pings = standing.ping(settings.pings)?;
+                let pings = started.ping(settings.pings)?;
                 outcome.latencies.push(Latency { mtu, system, pings });
                 if system.far == Stack::Stock {
-                    standing.disorder(outcome, mtu, system.receiver, settings)?;
+                    started.disorder(outcome, mtu, system.receiver, settings)?;
                 }
             }
-            outcome.broken.extend(standing.broken()?);
+            outcome.broken.extend(started.broken()?);
         }
     }
     for (index, len) in settings.lens.iter().enumerate() {
@@ -246,7 +246,7 @@ fn measure(
     Ok(())
 }
 
-/// Compares each row of a wide receiver with the stock receiver's row of the same sender's interface.
+/// Compares each row of a wide receiver with the row of a stock receiver and the same interface of the sender.
 fn compare(rows: &mut [WideInterfaceRow]) {
     let stock: Vec<_> = rows.iter().filter(|row| row.system.receiver == Stack::Stock).cloned().collect();
     for row in rows.iter_mut().filter(|row| row.system.receiver != Stack::Stock) {
@@ -289,14 +289,14 @@ impl WideInterfaceSettings {
     }
 }
 
-impl<'a> Standing<'a> {
-    fn start(pair: &'a TwoHosts, system: System) -> io::Result<Standing<'a>> {
+impl<'a> StartedMiddle<'a> {
+    fn start(pair: &'a TwoHosts, system: System) -> io::Result<StartedMiddle<'a>> {
         let services = [start_on(pair, 0, system.receiver)?, start_on(pair, 1, system.far)?];
         let (host, interface) = (&pair.hosts[0], pair.names()[0]);
         let account = Account::open(host, interface, Receiving::Thread)?;
-        let standing = Standing { pair, account, services };
-        standing.wait_until_idle()?;
-        Ok(standing)
+        let started = StartedMiddle { pair, account, services };
+        started.wait_until_idle()?;
+        Ok(started)
     }
 
     fn wait_until_idle(&self) -> io::Result<()> {
@@ -499,9 +499,9 @@ impl WideInterfaceRow {
     }
 }
 
-/// Returns the largest cost of a message for a host whose card reassembles, in proportion to the stock firmware.
-/// Over 1,500 bytes the papers have 53 % of a CPU against 98 %, over 9,000 bytes 75 % against 88 % (papers B,
-/// figures 5 and 6).
+/// Returns the published cost of the longest messages for a host whose NIC reassembles, as a share of the cost with
+/// stock firmware. For an MTU of 1,500 bytes, the papers report 53 % of a CPU against 98 %. For 9,000 bytes, they
+/// report 75 % against 88 % (papers B, figures 5 and 6).
 fn paper(mtu: u32) -> Option<f64> {
     match mtu {
         1_500 => Some(0.54),
@@ -516,7 +516,7 @@ const SYSTEMS: [System; 4] = [
     System { receiver: Stack::Stock, far: Stack::Wide },
     System { receiver: Stack::Wide, far: Stack::Wide },
 ];
-/// MTU of a wide interface in bytes: the longest IP packet.
+/// MTU of a wide interface, in bytes: the length of the longest IPv4 packet.
 const WIDE_MTU: u32 = 65_535;
 const DISORDERED_LENS: [usize; 2] = [20_000, 65_000];
 const PING_LEN: usize = 64;

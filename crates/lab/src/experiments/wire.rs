@@ -1,4 +1,4 @@
-//! Header fields -> packets as on the wire.
+//! Header fields -> wire packets.
 //!
 //! Test packets are written by hand here, independently of the engine's own writers.
 
@@ -8,7 +8,8 @@ use packet::{Sum, Version};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ip {
     pub version: Version,
-    /// Last bytes of the source address. `destination` has those of the destination.
+    /// Number from which the source address is computed. `destination` is such a number for the destination
+    /// address.
     pub source: u32,
     pub destination: u8,
     pub class: u8,
@@ -19,8 +20,8 @@ pub(super) struct Ip {
     pub flags_offset: u16,
 }
 
-/// Appends a packet. In IPv4, `front` has the options. In IPv6, `front` has all extension headers, the first of
-/// which is `first`.
+/// Appends a packet. In IPv4, `front` has the options, and `first` is the protocol. In IPv6, `front` has all
+/// extension headers, and `first` is the first next-header value.
 pub(super) fn put_ip(to: &mut Vec<u8>, ip: &Ip, front: &[u8], first: u8, payload: impl FnOnce(&mut Vec<u8>)) {
     let at = to.len();
     match ip.version {
@@ -136,7 +137,7 @@ pub(super) enum Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Filled {
     Right,
-    /// Only the pseudo-header's sum; an offload completes the checksum.
+    /// Only the pseudo-header's sum; an offload must complete the checksum.
     Half,
     Wrong,
     /// UDP: 0, which means no checksum.
@@ -218,8 +219,7 @@ pub(super) fn put_upper(
     put_ip(to, ip, front, first, |to| to.extend(bytes));
 }
 
-/// Forwards a packet by one hop: decrements the TTL and updates the header checksum. A wrong checksum stays equally
-/// wrong.
+/// Forwards a packet by one hop: decrements the TTL and updates the header checksum. A wrong checksum stays wrong.
 pub(super) fn one_hop_on(packet: &mut [u8]) {
     if packet[0] >> 4 == 4 {
         let header_len = usize::from(packet[0] & 15) * 4;
@@ -235,7 +235,7 @@ pub(super) fn one_hop_on(packet: &mut [u8]) {
     }
 }
 
-/// Sets another identification in an IPv4 packet.
+/// Sets the IP ID of an IPv4 packet, and updates the header checksum.
 pub(super) fn set_id(packet: &mut [u8], id: u16) {
     if packet[0] >> 4 == 4 {
         let header_len = usize::from(packet[0] & 15) * 4;

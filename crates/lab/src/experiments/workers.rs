@@ -1,8 +1,8 @@
-//! One worker and two -> packets that each setup forwards per CPU second.
+//! Gateways with one worker and with two -> packets that each gateway forwards per CPU second.
 //!
 //! Small datagrams of a thousand host pairs are sent from the narrow side to the wide one. The number of packets in
-//! flight never exceeds the queues. So no packet is dropped, and the gateway's own CPU time is measured. Setups
-//! with one and with two workers are measured in turn.
+//! flight never exceeds the capacity of the queues. So no packet is dropped, and the gateway's own CPU time is
+//! measured. Gateways with one and with two workers are measured in turn.
 
 use super::{Conditions, Spread};
 use crate::net::{Host, Offloading};
@@ -22,18 +22,18 @@ use std::time::{Duration, Instant};
 pub struct WorkersSettings {
     /// Number of rounds; each measures every number of workers.
     pub rounds: usize,
-    /// Packets per measurement.
+    /// Number of packets per measurement.
     pub packets: u32,
 }
 
 /// Results of all measurements.
 #[derive(Clone, Debug, Serialize)]
 pub struct Workers {
-    /// Conditions of the measurement.
+    /// Machine, kernel and program of the measurement, and number of rounds.
     pub conditions: Conditions,
     /// Results with one worker, then with two.
     pub rows: Vec<WorkersRow>,
-    /// Packets per CPU second with two workers, in proportion to one worker: the median of the rounds.
+    /// Ratio of the packets per CPU second with two workers to those with one worker: the median over the rounds.
     pub versus_one: f64,
     /// Whether every packet arrived.
     pub intact: bool,
@@ -46,11 +46,11 @@ pub struct Workers {
 pub struct WorkersRow {
     /// Number of workers.
     pub workers: usize,
-    /// Packets per second of all workers' CPU time together.
+    /// Packets per second of CPU time, summed over all workers.
     pub per_processor_second: Spread,
     /// Packets per second of elapsed time.
     pub per_second: Spread,
-    /// Largest share of all workers' CPU time that the busiest worker used.
+    /// Share of the workers' total CPU time that the busiest worker used: the largest value of all rounds.
     pub busiest_share: f64,
 }
 
@@ -72,7 +72,7 @@ impl Default for WorkersSettings {
 /// Measures all rounds, and passes a description of each step to `tell` before the step.
 ///
 /// # Errors
-/// A missing right or feature of this machine, with advice.
+/// A missing privilege or kernel feature; the message contains advice.
 pub fn workers(settings: &WorkersSettings, mut tell: impl FnMut(&str)) -> io::Result<Workers> {
     let frames: Vec<Vec<u8>> = (0..settings.packets).map(frame).collect();
     let (mut turns, mut broken) = ([Vec::new(), Vec::new()], Vec::new());
@@ -182,7 +182,7 @@ fn receive(port: &mut dyn Port, count: u64, arrived: &AtomicU64) -> io::Result<(
     Ok(())
 }
 
-/// Returns a UDP datagram of one of many host pairs.
+/// Returns the frame of a UDP datagram. The number determines the pair of hosts.
 fn frame(number: u32) -> Vec<u8> {
     let [_, _, high, low] = (number % PAIRS).to_be_bytes();
     let [_, _, id @ ..] = number.to_be_bytes();
@@ -220,7 +220,7 @@ impl fmt::Display for Workers {
 const COUNTS: [usize; 2] = [1, 2];
 /// Number of host pairs.
 const PAIRS: u32 = 1_000;
-/// First bytes of the addresses for measurements (RFC 2544 section C.2.2).
+/// First bytes of an address range for measurements (RFC 2544 section C.2.2).
 const NETWORK: [u8; 2] = [198, 18];
 /// Length of UDP header and payload, in bytes.
 const UDP_LEN: u16 = 256;

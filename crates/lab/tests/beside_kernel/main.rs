@@ -468,7 +468,7 @@ fn first_packet() {
 
 fn helper_down() {
     let cases = [
-        (Middle::Graceful, Middle::Forwarding, "wli-to-narrow"),
+        (Middle::Merging, Middle::Forwarding, "wli-to-narrow"),
         (Middle::Wide("to-narrow"), Middle::Stock, "wli-to-narrow"),
         (Middle::Wide("to-narrow"), Middle::Stock, "wlo-to-narrow"),
     ];

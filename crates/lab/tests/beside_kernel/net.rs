@@ -33,7 +33,7 @@ pub enum Middle {
     /// A router without a gateway.
     Forwarding,
     /// A router that merges fragments up to the wide link's MTU.
-    Graceful,
+    Merging,
     /// A router that reassembles toward the wide link.
     Reassembling,
     /// A host without a gateway.
@@ -47,7 +47,7 @@ pub enum Middle {
 pub struct Links<'a> {
     /// Creates the interfaces, which are up and have no addresses.
     pub lay: &'a dyn Fn(&Net),
-    /// The IP versions that cross all of them.
+    /// The IP versions that cross all links.
     pub versions: &'static [Version],
     /// The VRF of the middle host's interfaces.
     pub vrf: Option<&'static str>,
@@ -70,7 +70,8 @@ impl Net {
         Net::joined(CABLES, what, |_| ())
     }
 
-    /// The same with other links; `prepare` changes the hosts before a gateway starts.
+    /// Creates the hosts with other links, and waits until packets cross. `prepare` changes the hosts before a
+    /// gateway starts.
     pub fn joined(links: Links, what: Middle, prepare: impl FnOnce(&Net)) -> Net {
         let [narrow, middle, wide] = ["narrow", "middle", "wide"].map(|name| Host::new(name).unwrap());
         for host in [&narrow, &middle, &wide] {
@@ -162,7 +163,7 @@ impl Net {
         self.taken_by_end().iter().sum()
     }
 
-    /// Those of them that came from the narrow link.
+    /// Packets from the narrow link that the gateway has received so far.
     pub fn taken_from_narrow(&self) -> u64 {
         self.taken_by_end()[1]
     }
@@ -180,7 +181,7 @@ impl Net {
         };
         match what {
             Middle::Forwarding | Middle::Stock => None,
-            Middle::Graceful => Some(router("fragment-policy = \"merge\"")),
+            Middle::Merging => Some(router("fragment-policy = \"merge\"")),
             Middle::Reassembling => Some(router("reassemble = true")),
             Middle::Wide(over) => {
                 Some(format!("role = \"wide-interface\"\n[wide]\nmtu = 65535\n{}", side("narrow", over)))
@@ -194,7 +195,7 @@ impl Net {
         snapshots.iter().flat_map(|snapshot| &snapshot.directions).all(|direction| direction.broken.is_none())
     }
 
-    /// The number of an interface.
+    /// The index of an interface.
     pub fn index(&self, host: &Host, name: &str) -> u32 {
         host.tell(|netlink| Ok(netlink.interface(name)?.index)).unwrap()
     }
@@ -229,7 +230,7 @@ pub struct Datagrams<'a> {
     pub source: SocketAddr,
     /// The sender's interface.
     pub source_device: Option<&'a str>,
-    /// The TTL of its packets.
+    /// The TTL of the packets.
     pub hops: u32,
     pub to: &'a Host,
     /// The destination address.
@@ -248,19 +249,19 @@ pub struct Delivered {
 }
 
 impl Delivered {
-    /// Whether all arrived, without errors.
+    /// Whether all datagrams arrived, without errors.
     pub fn is_all(&self) -> bool {
         self.arrived == [COUNT; LENS.len()] && self.errors.is_empty()
     }
 
-    /// Whether none arrived.
+    /// Whether no datagram arrived.
     pub fn is_none(&self) -> bool {
         self.arrived == [0; LENS.len()]
     }
 }
 
 impl<'a> Datagrams<'a> {
-    /// With any source address.
+    /// Datagrams with any source address.
     pub fn new(from: &'a Host, to: &'a Host, target: IpAddr) -> Datagrams<'a> {
         let any: IpAddr =
             if target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
@@ -308,7 +309,7 @@ impl<'a> Datagrams<'a> {
         while let Ok(len) = receiver.recv(&mut room) {
             let number = u64::from_be_bytes(room[..8].try_into().unwrap());
             if number < first {
-                // Late: it counts as missing in its own call.
+                // A late message counts as missing in the call that sent it.
                 continue;
             }
             assert!(seen.insert(number), "message {number} comes twice");
@@ -358,7 +359,7 @@ pub fn fragments(target: IpAddr, message: &[u8]) -> Vec<Vec<u8>> {
     datagram.sum(Summed::None).payload(message).parts(FRAGMENT_LEN)
 }
 
-/// Returns each datagram until it is dropped.
+/// A thread that returns each datagram to the sender, until the value is dropped.
 pub struct Echo {
     pub target: SocketAddr,
     ends: Arc<AtomicBool>,
@@ -370,7 +371,7 @@ impl Echo {
         Echo::on(host, address, None)
     }
 
-    /// The same, bound to an interface.
+    /// Starts an echo whose socket is bound to an interface.
     pub fn on(host: &Host, address: SocketAddr, device: Option<&str>) -> Echo {
         let socket = host.space().enter(|| bound(address, device)).unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
@@ -427,12 +428,12 @@ pub fn run(host: &Host, program: &str, words: &[&str]) {
     assert!(output.status.success(), "{program} {words:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The address of a host of one of the networks.
+/// The IPv4 address of a host of one of the networks.
 pub fn v4(network: u8, host: u8) -> IpAddr {
     Ipv4Addr::new(10, 78, network, host).into()
 }
 
-/// See [`v4`].
+/// The IPv6 address of a host of one of the networks.
 pub fn v6(network: u8, host: u8) -> IpAddr {
     Ipv6Addr::new(0xFD78, network.into(), 0, 0, 0, 0, 0, host.into()).into()
 }
@@ -472,7 +473,7 @@ pub fn alike<T: PartialEq + Debug>(
     alike_by(CABLES, kernel, middles, prepare, outcome)
 }
 
-/// The same with other links.
+/// Checks the same as [`alike`], with other links.
 pub fn alike_by<T: PartialEq + Debug>(
     links: Links,
     kernel: Middle,
@@ -527,7 +528,7 @@ pub fn lay_wide(net: &Net) {
     lay([(&net.middle, "to-wide"), (&net.wide, "wide")], 9_000);
 }
 
-/// A second one.
+/// A second cable between the middle host and the wide one.
 pub fn lay_other(net: &Net) {
     lay([(&net.middle, "to-other"), (&net.wide, "other")], 9_000);
 }
@@ -553,7 +554,7 @@ pub fn trial(name: &str, test: fn()) -> Trial {
 /// Plain cables.
 pub const CABLES: Links = Links { lay: &cables, versions: &[Version::V4, Version::V6], vrf: None };
 /// Routers with a gateway.
-pub const ROUTERS: &[Middle] = &[Middle::Graceful, Middle::Reassembling];
+pub const ROUTERS: &[Middle] = &[Middle::Merging, Middle::Reassembling];
 /// Wide interfaces.
 pub const WIDE_INTERFACES: &[Middle] = &[Middle::Wide("to-narrow")];
 /// A middle host without a gateway, and those with a gateway to compare.

@@ -1,4 +1,4 @@
-//! A kind of device -> two devices of it, connected by a cable or between two hosts.
+//! A kind of device -> two such devices, connected by a cable or between two hosts.
 
 use crate::net::{Net, ip, lay, run};
 use packet::Version;
@@ -10,14 +10,14 @@ use wideload_lab::net::Host;
 /// A feature that not every kernel has.
 #[derive(Debug)]
 pub struct Need {
-    /// Its name.
+    /// Name of the feature.
     pub what: &'static str,
-    /// Commands that succeed if it exists: in a host with the ends `one` and `other` of a cable.
+    /// Commands that succeed if the feature exists. The host has the two ends `one` and `other` of a cable.
     probe: &'static [&'static str],
 }
 
 impl Need {
-    /// The message if the kernel lacks it.
+    /// The message if the kernel lacks the feature.
     pub fn missing(&self) -> Option<String> {
         let host = Host::new("probe").unwrap();
         host.tell(|netlink| netlink.make_veth("one", "other", host.space())).unwrap();
@@ -36,29 +36,29 @@ impl Need {
 /// A kind of device that carries packets over another link.
 #[derive(Debug)]
 pub struct Device {
-    /// Its name in names of tests.
+    /// Name of the kind in the names of tests.
     pub name: &'static str,
     pub needs: &'static [&'static Need],
-    /// The IP versions that cross it.
+    /// The IP versions that cross the device.
     pub versions: &'static [Version],
-    /// Length of its headers, in bytes.
+    /// Length of the headers that the device adds, in bytes.
     pub overhead: u32,
-    /// Whether its packets may exceed the MTU of their path. They leave in fragments then.
+    /// Whether the device's packets may exceed the MTU of their path. Such packets leave in fragments.
     pub is_cut: bool,
-    /// Whether it makes GSO packets.
+    /// Whether the device makes GSO packets.
     pub makes_gso: bool,
-    /// The commands that create one. `{name}` is its name and `{over}` the interface below. `{own}`, `{peer}`,
-    /// `{own6}` and `{peer6}` are addresses of both ends. `{key}` and `{of_peer}` are a file with a private key and
-    /// the peer's public key. `{path}` sets whether its packets may leave in fragments.
+    /// The commands that create a device. `{name}` is the device's name and `{over}` the interface below. `{own}`,
+    /// `{peer}`, `{own6}` and `{peer6}` are addresses of both ends. `{key}` and `{of_peer}` are a file with a
+    /// private key and the peer's public key. `{path}` sets whether the device's packets may leave in fragments.
     make: &'static [&'static str],
 }
 
 /// The length of a tunnel's packets, inner packet included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Path {
-    /// They fit the narrow link's MTU.
+    /// The packets fit the narrow link's MTU.
     Fits,
-    /// They exceed it.
+    /// The packets exceed the narrow link's MTU.
     TooLong,
 }
 
@@ -68,13 +68,13 @@ pub struct Below<'a> {
     pub host: &'a Host,
     /// The interface.
     pub over: &'a str,
-    /// Its addresses.
+    /// IPv4 address of the interface; `v6` is the IPv6 address.
     pub v4: &'a str,
     pub v6: &'a str,
 }
 
 impl Device {
-    /// The paths that are possible for it.
+    /// The path kinds that are possible for the device.
     pub fn paths(&self) -> &'static [Path] {
         if self.is_cut { &[Path::Fits, Path::TooLong] } else { &[Path::Fits] }
     }
@@ -86,7 +86,7 @@ impl Device {
         }
     }
 
-    /// Creates one of them.
+    /// Creates one of the two devices, with the MTU `mtu`.
     pub fn make_one(&self, at: usize, below: [Below<'_>; 2], name: &str, mtu: u32, path: Path) {
         let (own, peer) = (below[at], below[1 - at]);
         let mut key = NamedTempFile::new().unwrap();
@@ -108,7 +108,7 @@ impl Device {
         }
     }
 
-    /// Connects the narrow host and the middle host by two of these over a cable.
+    /// Connects the narrow host and the middle host by two devices over a cable.
     pub fn lay_narrow(&self, net: &Net) {
         self.lay([&net.narrow, &net.middle], ["narrow", "to-narrow"], 1_500);
     }
@@ -120,7 +120,7 @@ impl Device {
 
     fn lay(&self, hosts: [&Host; 2], names: [&str; 2], mtu: u32) {
         let overs = names.map(|name| format!("below-{}", &name[name.len() - 4..]));
-        // Two in one host have other names.
+        // The suffix distinguishes two devices in one host.
         let overs = [format!("{}-1", overs[0]), format!("{}-2", overs[1])];
         let at = |end: usize| Below {
             host: hosts[end],
@@ -357,7 +357,7 @@ pub const TUNNELS: &[&Device] = &[
     &WIREGUARD,
 ];
 
-/// Private keys of WireGuard and their public ones. They protect no data.
+/// Private and public keys of WireGuard, which protect no real data.
 const KEYS: [(&str, &str); 2] = [
     ("2A1MMEnEqgV+1sMbh3SRZrplgYN9NE7tKF19VyiUSV0=", "S9JmzxnkbIJWE/ok4ttqPEgfZ5grjziyTC/4nx6oWm8="),
     ("uNTQn6Hsn2ateCS9OEs5nEWEQBywXXC510//owhRnUM=", "WeRgFiTrzq3vNZgOWLhOGLF3//dII4XpqNqNGHFt5HM="),

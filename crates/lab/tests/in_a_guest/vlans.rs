@@ -163,6 +163,6 @@ fn inner(number: u8) -> [IpAddr; 2] {
     [v4(5, number), v6(5, number)]
 }
 
-/// It leaves room for two VLAN tags.
+/// MTU of the VLAN devices, in bytes, with room for two VLAN tags.
 const VLAN_MTU: u32 = 1_496;
 const TCP_LEN: usize = 2 << 20;

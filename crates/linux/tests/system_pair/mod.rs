@@ -8,7 +8,7 @@ use linux::routes::RouteKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
-/// A host, and its end of the cable.
+/// A host at one end of the veth pair.
 pub struct Host {
     pub namespace: Namespace,
     pub netlink: Netlink,
@@ -16,8 +16,8 @@ pub struct Host {
     pub mac: [u8; 6],
 }
 
-/// Two hosts whose interfaces are both named `wire`, up, with [`NEAR`] and [`FAR`]; they say nothing on their own that
-/// matters here.
+/// Makes two hosts. Both interfaces are named `wire` and are up. The hosts have the addresses [`NEAR`] and
+/// [`NEAR6`], and [`FAR`] and [`FAR6`].
 pub fn pair() -> [Host; 2] {
     let [near, far] = [namespace(), namespace()];
     for quiet in [&near, &far] {
@@ -40,7 +40,7 @@ pub fn inside(namespace: &Namespace) -> Netlink {
     namespace.enter(Netlink::open).expect("a netlink socket is free")
 }
 
-/// Asks until it is so, for at most ten seconds: a machine that has much to do is no reason to fail.
+/// Calls `ask` until it returns a value, for at most ten seconds, because the machine may be busy.
 pub fn becomes<T>(mut ask: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + Duration::from_secs(10);
     loop {

@@ -2,9 +2,9 @@
 //!
 //! The layout is that of `struct table` in `flow_offload.bpf.c`.
 
-/// Offsets in the header of the table. The first fields are counts of packets: left to the worker, received or
-/// missed by the worker's socket, and left when the worker last held none. Then follow the egress interface and the
-/// counters of offloaded packets.
+/// Offsets in the header of the table. The first fields are counts: packets left to the worker, packets received or
+/// missed by the worker's socket, and packets left to the worker when it last held none. Then follow the egress
+/// interface and the counters of offloaded packets.
 ///
 /// Workers without privileges can write all of this memory. So each program only accepts its own egress interface.
 pub(super) const LEFT_AT: usize = 0;
@@ -19,12 +19,13 @@ pub(super) const LOST_AT: usize = 64;
 pub(super) const HEADER_LEN: usize = 128;
 /// Length of the entry of an offloaded flow, in bytes. An entry contains:
 ///
-/// - the end of the flow's offload, 0 while the entry is free,
+/// - the end time of the flow's offload in nanoseconds, 0 while the entry is free,
 /// - the number of the flow's last packet that was left to the worker,
-/// - the size limit of the flow's packets,
+/// - the size limit of the flow's packets in bytes,
 /// - the count of consecutive packets that are not GSO packets,
-/// - whether the entry was used, whether segments may grow, and whether bytes were acknowledged,
-/// - the flow, and its last acknowledgement.
+/// - whether the kernel forwarded a packet of the flow since the last refresh, whether segments may grow, and
+///   whether an acknowledgement was recorded,
+/// - the key of the flow, and the last acknowledgement that the kernel forwarded.
 pub(super) const SLOT_LEN: usize = 128;
 pub(super) const SLOT_BITS: u32 = 10;
 pub(super) const SLOT_COUNT: usize = 1 << SLOT_BITS;
@@ -46,7 +47,7 @@ pub(super) const VERSION_WORD: usize = 9;
 /// Factor of the hash: 2^32 times the fractional part of the golden ratio (Knuth, The Art of Computer Programming,
 /// volume 3, section 6.4).
 pub(super) const SPREAD: u32 = 0x9E37_79B1;
-/// End time in the entry of a flow that is not offloaded.
+/// End time in the entry of a flow that is not offloaded yet, or not any more.
 pub(super) const ENDED: u64 = 1;
-/// A packet number that no packet has.
+/// Number in the entry of a flow whose last packet is unknown. No packet has this number.
 pub(super) const NEVER: u64 = u64::MAX;

@@ -10,7 +10,7 @@
 //!   completes their checksums.
 //!
 //! The worker still receives all packets that open or close a connection, and all packets after the offload has
-//! expired. It also receives flows whose packets arrive singly.
+//! expired. Flows with many consecutive single packets also return to the worker.
 //!
 //! Packets of a flow stay in order. The kernel numbers the packets that it leaves to the worker, and records the
 //! number of each flow's last one. As long as the worker may hold that packet, the flow's next packet is left to
@@ -18,8 +18,8 @@
 //!
 //! There are three programs. The program at the socket decides on each packet, keeps offloaded packets from the
 //! socket, and writes a note on them. The program at the interface's ingress reads the egress interface from the
-//! note. The program at the egress interface reads the segment size. The kernel removes the programs with the
-//! socket and with the process that owns them.
+//! note. The program at the egress interface reads the segment size. The kernel removes the programs when the
+//! socket and the other descriptors are closed, so also when the process is killed.
 
 use crate::bpf::{self, FIRST, Hook, Kind, RIGHTS};
 use crate::names;
@@ -62,14 +62,15 @@ pub struct FlowOffload {
     index: u32,
     /// Statistics at the time when this process took over.
     before: OffloadStats,
-    /// Number of dropped packets when flows were last withdrawn. A higher number means that offload does not work.
+    /// Number of dropped packets when flows were last withdrawn. A higher current number means that offload does
+    /// not work.
     lost_before: u64,
-    /// Number of packets left to the worker when some were last missing, and the time since which the number has
-    /// not changed.
+    /// The number of packets left to the worker when frames were last missing, and the time in nanoseconds since
+    /// which this number has not changed.
     missing: (u64, u64),
 }
 
-// SAFETY: the memory belongs to whoever holds this, and is only touched by atomic words.
+// SAFETY: the memory belongs to the owner of this value, and is only accessed by atomic words.
 unsafe impl Send for FlowOffload {}
 
 /// One direction of a TCP connection: the addresses, ports and IP version of its packets.
@@ -100,8 +101,8 @@ pub struct OffloadStats {
     pub packets_out: u64,
     /// Payload of the forwarded packets, in bytes.
     pub bytes: u64,
-    /// Packets that the kernel dropped; a GSO packet counts as one. The causes are a lack of memory, and an MTU of
-    /// the egress interface that became smaller.
+    /// Packets that the kernel dropped; a GSO packet counts as one. Causes: a lack of memory, or a reduced MTU of
+    /// the egress interface.
     pub dropped: u64,
 }
 
@@ -119,8 +120,8 @@ impl OffloadStats {
 }
 
 impl Flow {
-    /// Returns the flow of an IP packet; `None` if the flow cannot be offloaded. The packet must be unfragmented
-    /// TCP without IPv4 options and extension headers.
+    /// Returns the flow of an IP packet; `None` for a packet that is not TCP, has IPv4 options, or has extension
+    /// headers. The packet must not be an IPv4 fragment.
     pub fn of(packet: &[u8]) -> Option<Flow> {
         let mut words = [0; KEY_WORDS];
         let (header_len, addresses_at) = match packet.first()? {
@@ -138,7 +139,7 @@ impl Flow {
         Some(Flow(words))
     }
 
-    /// Returns the role of this packet, which must belong to a flow.
+    /// Returns the role of an IP packet. [`Flow::of`] must return a flow for this packet.
     pub fn turn(packet: &[u8]) -> SegmentRole {
         let header_len = if packet.first() == Some(&0x45) { IPV4_LEN } else { IPV6_LEN };
         match packet.get(header_len + 13).map(|flags| flags & (ENDS | ACK)) {
@@ -258,7 +259,8 @@ impl FlowOffload {
     }
 
     /// Registers a flow whose connection opens. From now on, the kernel records the flow's last packet that was
-    /// left to the worker. Does nothing if another flow has the entry.
+    /// left to the worker. Does nothing if the flow is already registered, or if another flow occupies its table
+    /// entry.
     pub fn expect(&mut self, flow: Flow) {
         if self.notes(flow) || !self.enter(flow, SegmentLimit { len_max: 0, may_grow: false }) {
             return;
@@ -270,7 +272,8 @@ impl FlowOffload {
         let _ = last.compare_exchange(NEVER, left, Ordering::SeqCst, Ordering::Relaxed);
     }
 
-    /// Offloads a flow for [`TERM`], with this size limit. Does nothing if another flow has the entry.
+    /// Offloads a flow for [`TERM`], with this size limit. If the flow is already offloaded, its term is not
+    /// extended and its limit can only shrink. Does nothing if another flow occupies the table entry.
     pub fn offload(&mut self, flow: Flow, limit: SegmentLimit) {
         let now = now();
         if !self.notes(flow) {
@@ -292,12 +295,12 @@ impl FlowOffload {
         self.until(flow).store(now + TERM.as_nanos() as u64, Ordering::SeqCst);
     }
 
-    /// Gives a flow its entry, if the entry is free. The flow's last packet that was left to the worker is then
-    /// unknown.
+    /// Gives a flow its table entry if the entry is free, and returns whether it was free. Which packet of the flow
+    /// was last left to the worker is then unknown.
     fn enter(&mut self, flow: Flow, limit: SegmentLimit) -> bool {
         let (until, now) = (self.until(flow), now());
         let ends = until.load(Ordering::Relaxed);
-        // A program that has just found another flow there may still use the entry.
+        // A program that has just found another flow in this entry may still use the entry.
         if ends > now || now - ends < GRACE {
             return false;
         }
@@ -403,10 +406,10 @@ impl FlowOffload {
     }
 
     /// Records that the worker holds none of the frames it received. If no other frame was left to the worker, the
-    /// kernel may forward the next packets of its flows.
+    /// kernel may forward the next packets of all offloaded flows.
     ///
     /// Otherwise, frames are on their way to the socket, and their order is only known after their reception. A
-    /// frame that is still missing after 50 ms was dropped with a process that was killed.
+    /// frame that is still missing after 50 ms counts as dropped, for example with a killed process.
     pub fn commit(&mut self) {
         let left = self.long(LEFT_AT).load(Ordering::SeqCst);
         if self.lags() {
@@ -466,7 +469,7 @@ fn takes_gso_packets(index: u32) -> bool {
 
 impl Drop for FlowOffload {
     fn drop(&mut self) {
-        // SAFETY: nothing borrows it any more. That it fails cannot be helped.
+        // SAFETY: nothing borrows the memory any more. A failure has no remedy.
         let _ = unsafe { munmap(self.start, BLOCK_LEN) };
     }
 }
@@ -479,7 +482,7 @@ fn now() -> u64 {
 
 /// Duration of a flow's offload, unless the offload is [extended](FlowOffload::refresh).
 pub const TERM: Duration = Duration::from_millis(500);
-/// Longest time that a frame takes to its socket, with a wide margin.
+/// Time after which a frame on its way to the socket counts as dropped. Frames arrive much sooner.
 const MISSING: Duration = Duration::from_millis(50);
 /// Features of an interface that accepts complete TCP GSO packets.
 const SEGMENTING: [&str; 2] = ["tx-tcp-segmentation", "tx-tcp6-segmentation"];
@@ -489,8 +492,8 @@ const GRACE: u64 = 1_000_000;
 /// packets. Large steps are cheapest, as there are few.
 const ROOM_WHOLE: u32 = 4_000;
 /// Headroom to allocate in one step, in bytes, if the kernel segments GSO packets. Each segment then gets as much
-/// headroom as its GSO packet. With 4,000 bytes a receiver used a fifth more CPU time. Most packets of sockets have
-/// 224 bytes already.
+/// headroom as its GSO packet. In a measurement with 4,000 bytes, the receiver used a fifth more CPU time. Most
+/// packets from a local socket already have 224 bytes of headroom.
 const ROOM_CUT: u32 = 224;
 /// Flags of a TCP header (RFC 9293 section 3.1). FIN, SYN, RST and URG open, close or interrupt a connection.
 const SYN: u8 = 0x02;
@@ -541,7 +544,7 @@ mod tests {
             rig.offload(GSO, 1_500);
             assert_eq!(rig.says(GSO), if is_done { Said::Goes(1_460) } else { Said::Kept });
         }
-        // The program notes packets that come before the flow is offloaded.
+        // The program also records the last packet that arrives before the flow is offloaded.
         let mut rig = Rig::new();
         assert_eq!(rig.says(opening), Said::Kept);
         rig.flow_offload.expect(flow(GSO));
@@ -553,7 +556,7 @@ mod tests {
         assert_eq!(rig.says(GSO), Said::Kept);
         rig.settle(2);
         assert_eq!(rig.says(GSO), Said::Goes(1_460));
-        // So it does when the connection opens again.
+        // The same applies when the connection opens again.
         assert_eq!(rig.says(opening), Said::Kept);
         rig.flow_offload.expect(flow(GSO));
         rig.offload(GSO, 1_500);
@@ -700,7 +703,7 @@ mod tests {
             other.filter(|other| flow(*other).at() == flow(GSO).at() && other.from_port != GSO.from_port);
         let other = other.next().expect("there are more ports than places");
         let until = rig.flow_offload.long(flow(GSO).at() + UNTIL_AT) as *const AtomicU64;
-        // SAFETY: the memory is that of the rig's offloaded flows, which outlive the reference.
+        // SAFETY: the memory is the rig's flow table, which outlives the reference.
         let until = unsafe { &*until };
         for (ended_before, is_free) in [(-1, false), (1, false), (10 * GRACE as i64, true)] {
             until.store(now().wrapping_add_signed(-ended_before * 1_000), Ordering::SeqCst);
@@ -785,7 +788,7 @@ mod tests {
             }
         };
         load_all();
-        // Rights belong to a thread.
+        // Capabilities belong to a thread.
         let with_few = std::thread::spawn(move || {
             let few = CapabilitySet::BPF | CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW;
             let few = CapabilitySets { effective: few, permitted: few, inheritable: CapabilitySet::empty() };
@@ -1032,7 +1035,7 @@ mod tests {
         SegmentLimit { len_max, may_grow: true }
     }
 
-    /// Verdict on a packet: left to the worker, or forwarded with this segment size.
+    /// Verdict on a packet: left to the worker, kept from the socket, or forwarded with this segment size.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Said {
         Kept,

@@ -20,7 +20,7 @@ use std::time::Duration;
 pub(super) struct Settings<'a> {
     /// Index of the only egress interface of offloaded flows; `None` if there is none yet.
     pub(super) target: Option<u32>,
-    /// Heartbeats to check; `None` for no check. While one is missing, no packet is left to the socket.
+    /// Heartbeats to check; `None` for no check. While a heartbeat is missing, the socket receives no packets.
     pub(super) beats: Option<Beats<'a>>,
     /// Headroom to allocate in one step, in bytes, at most 4,095.
     pub(super) room: u32,
@@ -86,10 +86,10 @@ pub(super) fn load(
     bpf::load(name, kind, 0, &instructions).map_err(|refusal| refusal.about(what))
 }
 
-/// Changes a program so that it reads the first worker's heartbeat instead of that of a worker that does not exist.
+/// Changes a program so that it reads the first worker's heartbeat instead of the heartbeat of an absent worker.
 ///
-/// The program never reads such a heartbeat. But verifiers before Linux 6.17 check this path too, for speculative
-/// execution. The map of heartbeats only has room for the existing workers.
+/// At run time, the program never reads the heartbeat of an absent worker. But verifiers before Linux 6.17 also
+/// check this path, for speculative execution. The map of heartbeats only has room for the existing workers.
 fn keep_to_workers(instructions: &mut [bpf_insn], map: RawFd, worker_count: usize) {
     for at in 2..instructions.len() {
         let [address, _, read] = &mut instructions[at - 2..=at] else { continue };
@@ -135,8 +135,8 @@ pub fn attach(socket: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()>
     if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Returns steps that jump to "noted" if a packet at an interface's ingress carries a note. Register 1 contains the
-/// packet afterwards.
+/// Returns steps that jump to "noted" if a packet at an interface's ingress carries a note. Register 1 must contain
+/// the packet, and does not change.
 pub(crate) fn unless_noted() -> [Insn; 2] {
     [load_word(R0, R1, NOTE_AT), jump(IF_EQUAL, R0, NOTED, "noted")]
 }
@@ -159,8 +159,9 @@ const OF_A_VALUE: u8 = 2;
 const READ_LONG: u8 = 0x79;
 /// The failed action in errors about a socket's program.
 pub(crate) const AT_A_SOCKET: &str = "cannot filter offloaded flows out of a socket's packets";
-/// Fields of the note on a packet: "wide" in ASCII, the segment size, the egress interface, and the length of the
-/// headers if the packet is to be segmented.
+/// The note on a packet: its first word ("wide" in ASCII), then offsets in `struct __sk_buff` in bytes. The words
+/// contain that mark, the segment size, the egress interface, and the length of the headers if the packet is to be
+/// segmented.
 pub(super) const NOTED: i32 = 0x7769_6465;
 pub(super) const NOTE_AT: i16 = 48;
 #[cfg(test)]
@@ -170,7 +171,7 @@ pub(super) const TO_NOTE_AT: i16 = 56;
 #[cfg(test)]
 pub(super) const HEADERS_NOTE_AT: i16 = 60;
 /// Largest change of a segment's size, in bytes. Older versions have the same limit, and their programs outlive a
-/// restart, so it must not grow.
+/// restart, so the limit must not grow.
 const CHANGE_MAX: u32 = 16_000;
 
 #[cfg(test)]

@@ -1,21 +1,21 @@
-//! An Ethernet header with tags -> a link header with which the kernel sends a packet as long as the MTU.
+//! An Ethernet header with VLAN tags -> a link header that the kernel accepts before a packet as long as the MTU.
 //!
-//! The crate `port` folds the tags of frames to send. A program in the kernel unfolds them.
+//! The crate `port` folds the tags of frames to send. The eBPF program at the egress interface unfolds these tags.
 
-/// The link header of a frame with folded tags. Of a frame's tags, the kernel adds only a first 802.1Q tag to the
-/// allowed length. So it would reject a packet as long as the MTU with other tags. The program at the egress
-/// interface unfolds the tags.
+/// The link header of a frame with folded tags. The kernel allows four bytes above the MTU for a first 802.1Q tag,
+/// but none for other tags. So it would reject a packet that is as long as the MTU and has other tags. The program
+/// at the egress interface restores the original tags.
 ///
 /// A single 802.1ad tag is written as an 802.1Q tag. Of two tags, only the inner one is written, as an 802.1Q tag;
-/// the tag control of the outer one replaces the packet's ethertype. The protocol passed to the kernel encodes the
-/// original tags.
+/// the tag control information of the outer tag replaces the packet's ethertype. The protocol passed to the kernel
+/// encodes the original tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Folded {
     /// The link header with the folded tags.
     pub link: [u8; FOLDED_LEN],
     /// Length of the original link header, in bytes.
     pub from_len: u16,
-    /// The protocol passed to the kernel.
+    /// The protocol number passed to the kernel, in host byte order. It encodes the original tags.
     pub protocol: u16,
 }
 
@@ -63,8 +63,8 @@ const ETHERTYPE_IPV6: u16 = 0x86DD;
 const CUSTOMER_TAG: u16 = 0x8100;
 const SERVICE_TAG: u16 = 0x88A8;
 /// Base of the protocol numbers of frames with folded tags: unassigned numbers (IEEE 802 numbers). One bit each
-/// stands for an inner 802.1ad tag, an outer one, and a single one. Two bits stand for the ethertype after two
-/// tags.
+/// means that the inner tag is 802.1ad, that the outer tag is 802.1ad, and that there is a single tag. Two bits
+/// give the ethertype after two tags.
 const FOLDED: u16 = 0xF7A0;
 const FOLDED_INNER_IS_SERVICE: u16 = 1;
 const FOLDED_OUTER_IS_SERVICE: u16 = 2;

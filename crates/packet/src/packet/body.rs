@@ -32,10 +32,10 @@ pub struct Body {
     pub segment_limit: Option<SegmentLimit>,
     /// Whether the hosts of the TCP connection use accurate ECN, with three header bits in each segment (RFC 9768).
     pub has_accurate_ecn: bool,
-    /// Whether the packet's destination station is on its ingress side. No ICMP error is sent about such a packet,
-    /// because its receiver already has it.
+    /// Whether the packet's destination station is on the side by which the packet arrived. No ICMP error is sent
+    /// about such a packet, because the station already received it.
     pub is_for_ingress_side: bool,
-    /// Segment size and IP IDs of a GSO packet. `None` for any other packet.
+    /// Segment size, IP IDs and origin of a GSO packet. `None` for any other packet.
     pub gso: Option<Gso>,
     /// Fragmentation of this packet during transmission. `None`: it is sent unfragmented.
     pub fragmentation: Option<Fragmentation>,
@@ -54,7 +54,8 @@ pub enum Checksum {
 }
 
 impl Body {
-    /// Resets the description of the buffer's previous packet.
+    /// Resets the state of the buffer's previous packet. `as_received`: the bytes of the new packet are as a port
+    /// received them.
     pub(super) fn become_fresh(&mut self, as_received: bool) {
         self.as_received = as_received;
         self.max_fragment_len = 0;

@@ -1,8 +1,8 @@
 //! Memory -> buffers from a pool: contiguous bytes with headroom, up to a hard limit.
 //!
-//! A pool only owns a list of free buffers. A buffer is moved out of the pool and back, so it has one owner at any
-//! time. So it needs no reference count and no lock. A buffer that is dropped never returns to its pool, and still
-//! counts as in use. The law "buffers in use = buffers held + queued" detects this.
+//! A pool owns only its free buffers. A buffer is moved out of the pool and back, so it has one owner at any time.
+//! So buffers need no reference count and no lock. A buffer that is dropped never returns to its pool, and still
+//! counts as in use. The law "buffers in use = buffers held + queued" detects such a loss.
 
 use super::body::Body;
 use super::memory::{CLASS_LENS, HEADROOM, Memory, pinned_len};
@@ -11,9 +11,9 @@ use core::ops::Range;
 /// Contiguous bytes from a [`Pool`].
 ///
 /// Layout: [`HEADROOM`] bytes for headers, then the content, then a bitmap with one bit per eight bytes of content.
-/// The bitmap records the holes of a datagram during reassembly.
+/// During reassembly, the bitmap marks the received units of a datagram.
 ///
-/// The type is one word: the description of the packet is stored beside the bytes.
+/// The type is one word: a pointer to the description of the packet, which owns the bytes.
 #[derive(Debug)]
 pub struct Buffer(pub(super) Box<Body>);
 
@@ -69,7 +69,7 @@ impl Buffer {
         }
     }
 
-    /// Copies `bytes` to the memory that starts at `start`.
+    /// Copies `bytes` to the buffer's memory, from offset `start` on.
     pub fn put(&mut self, start: usize, bytes: &[u8]) {
         self.0.memory_mut().put(start, bytes);
     }
@@ -98,19 +98,20 @@ pub struct Pool {
 
 impl Pool {
     /// Creates a pool that allocates up to `limit` bytes from the heap, on demand. The limit includes contents,
-    /// headroom and bitmaps. The description of a buffer uses about 150 bytes more.
+    /// headroom and bitmaps, but not the description of each buffer, about 150 bytes.
     pub fn new(limit: usize) -> Pool {
         Pool { free: Default::default(), heap_len: 0, limit, in_use_count: 0 }
     }
 
-    /// Changes the limit. If more memory is allocated, free buffers are freed immediately. The pool then allocates
-    /// no memory until enough used buffers have returned.
+    /// Changes the limit. If more memory than `limit` is already allocated, free buffers are freed immediately. The
+    /// pool then allocates no memory until enough buffers in use have returned.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
         self.free_heap(0);
     }
 
-    /// Adds static memory, such as the area of a ring. The limit does not include it.
+    /// Adds static memory, such as the area of a ring, as one free buffer of the largest class that fits. The limit
+    /// does not include this memory.
     ///
     /// # Errors
     /// The memory, if it is too short for the smallest class.
@@ -127,7 +128,12 @@ impl Pool {
 
     /// Returns a buffer for `len` bytes of content. `None` if the limit is reached, or if `len` exceeds 65,536.
     ///
-    /// The smallest sufficient class is tried first, then the larger classes, then the heap.
+    /// The sources are, in this order:
+    ///
+    /// - a free buffer of the smallest sufficient class;
+    /// - new memory from the heap, within the limit;
+    /// - a free buffer of a larger class;
+    /// - new memory from the heap, after free buffers of other classes were freed.
     pub fn share(&mut self, len: usize) -> Option<Buffer> {
         let class = CLASS_LENS.iter().position(|class_len| *class_len >= len)?;
         match self.shelf(class).pop() {
@@ -139,7 +145,7 @@ impl Pool {
         }
     }
 
-    /// Returns a buffer of a class without free buffers.
+    /// Returns a buffer for a class whose free buffers are used up. The buffer may have a larger class.
     #[cold]
     fn lend_another(&mut self, class: usize) -> Option<Buffer> {
         let wanted = CLASS_LENS.get(class).map(|len| pinned_len(*len))?;
@@ -170,7 +176,7 @@ impl Pool {
         }
     }
 
-    /// Enlarges the list of free buffers, at a new peak of their number.
+    /// Enlarges the list of free buffers. This happens only at a new peak of their number.
     #[cold]
     fn give_to_full(&mut self, buffer: Buffer) {
         self.shelf(buffer.class()).push(buffer);
@@ -181,18 +187,20 @@ impl Pool {
         self.in_use_count
     }
 
-    /// Returns the heap memory for buffers in use and free buffers, in bytes. It never exceeds the limit.
+    /// Returns the heap memory for buffers in use and free buffers, in bytes. It exceeds the limit only after the
+    /// limit was lowered.
     pub fn heap_len(&self) -> usize {
         self.heap_len
     }
 
-    /// Returns the available memory in bytes, if requests use the classes of the free buffers.
+    /// Returns the available memory in bytes. The value is exact if future requests use the classes of the free
+    /// buffers.
     pub fn free_len(&self) -> usize {
         let free = self.free.iter().zip(CLASS_LENS).map(|(shelf, len)| shelf.len() * pinned_len(len));
         free.sum::<usize>() + self.limit.saturating_sub(self.heap_len)
     }
 
-    /// Frees buffers of other classes, until `wanted` bytes can be allocated within the limit.
+    /// Frees free heap buffers of all classes, until `wanted` bytes can be allocated within the limit.
     fn free_heap(&mut self, wanted: usize) {
         for shelf in &mut self.free {
             while self.heap_len + wanted > self.limit {

@@ -14,12 +14,12 @@ impl Body {
     /// Marks the checksum as partial, if its field contains the sum of the pseudo-header and is not a correct
     /// checksum by chance.
     ///
-    /// Packets of hosts with checksum offload are captured in this form. For ports without checksum information,
-    /// such as capture files.
+    /// Captures contain packets of hosts with checksum offload in this form. Callers use this method for sources
+    /// without checksum information, such as capture files.
     pub fn detect_checksum(&mut self) {
         let Some((field_at, upper)) = self.checksum_field() else { return };
         let half = pseudo_sum(self.addresses(), upper.protocol, self.upper_bytes(upper).len());
-        // If the source host left the length to its NIC, the sum lacks the length too.
+        // If the source host left the length to its NIC, the sum in the field may lack the length too.
         let without_len = pseudo_sum(self.addresses(), upper.protocol, 0);
         let half_filled = |sum: Sum| self.word(field_at) == sum.fold();
         let is_half = half_filled(half) || self.ip.length_missing && half_filled(without_len);
@@ -49,12 +49,12 @@ impl Body {
         true
     }
 
-    /// Leaves the checksum to a NIC or kernel, which completes it as for packets of its own host. The field then
-    /// contains the sum of the pseudo-header.
+    /// Leaves the checksum to a NIC or kernel, which completes it like the checksums of the host's own packets. The
+    /// field then contains the sum of the pseudo-header.
     ///
     /// Returns two offsets in bytes: of the transport header from the IP header, and of the checksum field in the
     /// transport header. `None` if the packet has no checksum, or if its checksum may be wrong. Completion would
-    /// hide such an error.
+    /// hide a wrong checksum.
     pub fn defer_checksum(&mut self) -> Option<(usize, usize)> {
         if self.checksum == Checksum::Unverified {
             return None;
@@ -69,8 +69,8 @@ impl Body {
         Some((usize::from(upper.at), field_at))
     }
 
-    /// Returns the error of the sum over a TCP or UDP packet with its checksum. Zero if the checksum is correct,
-    /// partial or absent.
+    /// Returns the error of a TCP or UDP checksum: the sum of pseudo-header, transport header and payload. Plus or
+    /// minus zero if the checksum is correct, partial or absent.
     pub fn checksum_error(&self) -> Sum {
         match self.checksum_field() {
             Some((_, upper)) if self.checksum == Checksum::Unverified => {
@@ -97,7 +97,8 @@ impl Body {
         true
     }
 
-    /// Whether rewriting the headers would produce identical checksums. The value 0 has two representations.
+    /// Whether rewriting the headers would produce identical checksums. A checksum of 0 has two representations,
+    /// and only one of them is ever written.
     pub fn has_canonical_checksums(&self) -> bool {
         let Some(upper) = self.ip.upper else { return false };
         let field_at = usize::from(upper.at) + tcp::CHECKSUM_AT;
@@ -106,7 +107,8 @@ impl Body {
         is_canonical && self.ip.checksum_is_canonical(self.header())
     }
 
-    /// Returns the offset of the checksum field in an unfragmented TCP or UDP packet. `None` without a checksum.
+    /// Returns the offset of the checksum field in an unfragmented TCP or UDP packet, in bytes from the IP header,
+    /// and the transport header. `None` without a checksum.
     fn checksum_field(&self) -> Option<(usize, Transport)> {
         if self.ip.fragment.is_some() {
             return None;
@@ -120,7 +122,7 @@ impl Body {
         Some((usize::from(upper.at) + within, upper))
     }
 
-    /// Returns the bytes behind the IP headers.
+    /// Returns the bytes of the packet from the transport header `upper` on.
     pub fn upper_bytes(&self, upper: Transport) -> &[u8] {
         self.bytes().get(usize::from(upper.at)..).unwrap_or_default()
     }

@@ -4,8 +4,8 @@
 
 use core::ops::Range;
 
-/// The bytes of a buffer, and their size class. They are from the heap, or static memory from a port (huge pages,
-/// the area of a ring).
+/// The bytes of a buffer, and their size class. The bytes are from the heap, or static memory from a port (huge
+/// pages, the area of a ring).
 #[derive(Debug)]
 pub(crate) enum Memory {
     /// Heap memory that the buffer owns.
@@ -83,7 +83,7 @@ fn outside() -> ! {
     panic!("a range lies inside its buffer")
 }
 
-/// Returns the memory for a content of `content_len` bytes: headroom, content, bitmap.
+/// Returns the memory that a content of `content_len` bytes needs, in bytes: headroom, content, bitmap.
 pub(super) const fn pinned_len(content_len: usize) -> usize {
     HEADROOM + content_len + content_len / MAP_RATIO
 }

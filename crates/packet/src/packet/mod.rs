@@ -32,7 +32,8 @@ use core::ops::{Deref, DerefMut};
 /// Invariant: outside of reassembly, the bytes are one valid IP packet. A datagram under reassembly is sealed
 /// before it is forwarded. A datagram with holes has a sparse fragmentation.
 ///
-/// The type is one word: its description is stored in its buffer. Neither is copied when the packet is handed on.
+/// The type is one word: a pointer to the packet's description, which owns the bytes. So moving a packet copies
+/// neither the description nor the bytes.
 #[derive(Debug)]
 pub struct Packet(Box<Body>);
 
@@ -41,7 +42,8 @@ pub struct Packet(Box<Body>);
 pub enum Frame {
     /// An IP packet.
     Ip(Packet),
-    /// Any other frame, with the reason. It is forwarded unchanged.
+    /// Any other frame, and the reason why it is not an IP packet that can be parsed. `wideload` forwards such a
+    /// frame unchanged.
     Other(OpaqueFrame, ParseError),
 }
 
@@ -56,14 +58,14 @@ pub struct OpaqueFrame {
 /// The reason why a frame did not become a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyError {
-    /// The frame is unparsed.
+    /// The frame cannot be parsed.
     Unparsed(ParseError),
-    /// The pool is empty.
+    /// The pool has no memory for the frame.
     NoBuffer,
 }
 
 impl Frame {
-    /// Parses a frame of `frame_len` bytes. Its link header ends where the buffer's content starts.
+    /// Parses a frame of `frame_len` bytes. The frame's link header must end where the buffer's content starts.
     ///
     /// A port receives a frame at [`HEADROOM`] less the length of the link header, so that the content starts with
     /// the IP header.
@@ -108,7 +110,8 @@ impl Frame {
     /// The reason why there is no packet.
     pub fn copy(bytes: &[u8], medium: LinkType, ingress: Ingress, pool: &mut Pool) -> Result<Packet, CopyError> {
         let link = Link::parse(medium, bytes).map_err(CopyError::Unparsed)?;
-        // Bytes behind the maximum packet length are padding. A packet that claims to be longer is not parsed.
+        // Bytes behind the maximum packet length are padding. A packet whose header claims a greater length is not
+        // parsed.
         let bytes = bytes.get(..link.len + LEN_MAX + 1).unwrap_or(bytes);
         let ip_len = bytes.len() - link.len;
         let mut buffer = pool.share(ip_len).ok_or(CopyError::NoBuffer)?;
@@ -178,7 +181,7 @@ impl Packet {
         simd::prefetch_value(&*self.0);
     }
 
-    /// Marks a packet as built here, not received.
+    /// Marks the packet as created by this program, not received.
     pub(crate) fn originated_here(mut self) -> Packet {
         self.as_received = false;
         self

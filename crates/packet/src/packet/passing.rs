@@ -8,8 +8,7 @@ use crate::link::{LINK_LEN_MAX, LinkType};
 
 /// Methods that change the packet outside of its payload.
 impl Body {
-    /// Removes the padding behind the packet in its frame, if IP packet and padding together exceed this length, in
-    /// bytes.
+    /// Removes the link padding behind the IP packet, if packet and padding together exceed `len_max` bytes.
     #[inline]
     pub fn trim(&mut self, len_max: usize) {
         if self.len() + usize::from(self.trailer_len) > len_max {

@@ -108,7 +108,7 @@ impl Body {
         self.l2_scope.ingress()
     }
 
-    /// Whether the bytes of the packet are unchanged since it was received.
+    /// Whether the packet will be sent with exactly the bytes that a port received.
     pub fn is_as_received(&self) -> bool {
         self.as_received && self.fragmentation.is_none() && self.gso.is_none()
     }
@@ -118,20 +118,20 @@ impl Body {
         self.max_fragment_len > 0 || self.ip.fragment.is_some()
     }
 
-    /// Returns the length of the longest received fragment of a fragment or reassembled datagram, in bytes,
-    /// including the IP header. `None` if the packet was received unfragmented.
+    /// Returns the length of the longest fragment from which this packet was reassembled or merged, in bytes,
+    /// including the IP header. `None` if the packet was not joined from fragments.
     pub fn max_fragment_len(&self) -> Option<usize> {
         (self.max_fragment_len > 0).then_some(self.max_fragment_len as usize)
     }
 
-    /// Sets the length of the longest received fragment, in bytes, including the IP header. `None`: the packet was
-    /// received unfragmented.
+    /// Sets the value of [`max_fragment_len`](Body::max_fragment_len), for example for the segments of a
+    /// reassembled GSO packet.
     pub fn set_max_fragment_len(&mut self, len: Option<usize>) {
         self.max_fragment_len = len.unwrap_or_default() as u32;
     }
 
-    /// Sets the length of the longest fragment, including the IP header, and the ID of the fragments. An
-    /// unfragmented packet has no fields for these values.
+    /// Records two facts that the bytes of a reassembled packet may lack: the length of the longest fragment in
+    /// bytes, including the IP header, and the fragments' IP ID. The ID is recorded only in IPv6.
     pub fn set_fragments(&mut self, max_fragment_len: usize, id: u32) {
         self.set_max_fragment_len(Some(max_fragment_len));
         if !self.ip.is_numbered() {
@@ -139,7 +139,7 @@ impl Body {
         }
     }
 
-    /// Returns the bitmap of the buffer: the 8-byte units present in a sparse packet.
+    /// Returns the bitmap of the buffer. In a sparse packet, it marks the 8-byte units that are present.
     pub fn bitmap(&self) -> &[u8] {
         self.memory.bitmap()
     }

@@ -25,7 +25,7 @@ impl Packet {
     }
 }
 
-/// Methods that change a run.
+/// Methods that build a run and convert it to a packet.
 impl Body {
     /// Copies the headers of the datagram's first fragment to the run (RFC 791 section 3.2, R009; RFC 8200 section
     /// 4.5, R093).
@@ -67,8 +67,8 @@ impl Body {
         larger
     }
 
-    /// Converts a run to the complete datagram of `payload_len` bytes. `max_fragment_len` is the length of its
-    /// longest fragment in bytes; 0 = it was received unfragmented.
+    /// Converts a run to the complete datagram of `payload_len` bytes. `max_fragment_len` is the length of the
+    /// datagram's longest fragment in bytes, or 0 if the datagram was received unfragmented.
     pub fn close(&mut self, payload_len: usize, ecn: Ecn, dont_fragment: bool, max_fragment_len: u32) {
         self.ip.len = (usize::from(self.ip.header_len) + payload_len) as u32;
         self.ip.ecn = ecn;
@@ -78,8 +78,9 @@ impl Body {
         self.seal_as(None);
     }
 
-    /// Converts an incomplete run to a packet with holes, of up to `payload_len` bytes. The sparse fragmentation
-    /// `cut` sends it as fragments of the received bytes. `more`: the end of the datagram is missing.
+    /// Converts an incomplete run to a packet with holes, of up to `payload_len` bytes. `cut`, a sparse
+    /// fragmentation, describes the fragments that will carry the received bytes. `more`: the end of the datagram
+    /// is missing.
     pub fn release(&mut self, payload_len: usize, more: bool, ecn: Ecn, cut: Fragmentation) {
         self.ip.len = (usize::from(self.ip.header_len) + payload_len) as u32;
         if let Some(fragment) = &mut self.ip.fragment {
@@ -106,7 +107,7 @@ impl Body {
         self.close(payload_len, self.ip.ecn, self.ip.dont_fragment, 0);
     }
 
-    /// Whether the link header of another packet is identical.
+    /// Whether this packet and `other` have identical link headers.
     #[inline]
     pub fn shares_link(&self, other: &Packet) -> bool {
         self.link_len == other.link_len && (self.link_len == 0 || self.link() == other.link())
@@ -126,7 +127,7 @@ impl Body {
         self.memory.bytes_mut(end..end + len)
     }
 
-    /// Extends the packet by the `len` bytes behind its payload. The caller seals the headers later.
+    /// Extends the packet by the `len` bytes behind its payload. The caller must seal the headers later.
     #[inline]
     pub fn lengthen(&mut self, len: usize) {
         self.ip.len += len as u32;
@@ -134,7 +135,7 @@ impl Body {
         self.as_received = false;
     }
 
-    /// Appends the payload of the next packet. The caller seals the headers later.
+    /// Appends the payload of the next packet. The caller must seal the headers later.
     pub fn append(&mut self, payload: &[u8]) {
         self.behind_mut(payload.len()).copy_from_slice(payload);
         self.lengthen(payload.len());
@@ -160,8 +161,8 @@ impl Body {
 
     /// Converts a run of segments or datagrams, with the headers of the first, to one GSO packet.
     ///
-    /// The payload starts at `payload_at`, in bytes from the IP header. `last` contains the facts of the last
-    /// segment. `payload_sum` is the sum of all payload.
+    /// The payload starts at `payload_at`, in bytes from the IP header. `last` contains the facts of the last TCP
+    /// segment; `None` for UDP. `payload_sum` is the sum of all payload.
     pub fn seal_gso(&mut self, last: Option<&TcpSegmentFacts>, payload_at: u16, payload_sum: Sum, gso: Gso) {
         let Some(upper) = self.ip.upper else { panic!("a train has a transport header") };
         let (start, len) = (self.ip_at(), self.len());
@@ -190,7 +191,8 @@ impl Body {
         self.seal_as(self.ip.fragment);
     }
 
-    /// Writes lengths, flags, ECN and checksum of the IP header, for a packet at a known position in its datagram.
+    /// Writes lengths, flags, ECN and checksum of the IP header. `fragment` is the packet's position in its
+    /// datagram; `None` for a complete datagram.
     #[inline]
     fn seal_as(&mut self, fragment: Option<Fragment>) {
         let (start, len) = (self.ip_at(), usize::from(self.ip.header_len));

@@ -34,7 +34,7 @@ impl<'a> Template<'a> {
         let lens = [front.len() + packet.ip.fragment_header_len(), link_len + later_len];
         let [whole, later] = lens;
         Template {
-            // Padding may replace omitted options at an equal length.
+            // A later header can have the same length, if padding replaces the omitted options.
             repeats_all: whole == later && !packet.ip.keeps_options_to_the_first(packet.header()),
             ip: &packet.ip,
             front,
@@ -46,7 +46,7 @@ impl<'a> Template<'a> {
     }
 
     /// Writes the link and IP header of a fragment with `payload_len` bytes of payload to the start of `room`.
-    /// Returns the header.
+    /// Returns the written bytes.
     ///
     /// # Panics
     /// If `room` is too short.
@@ -78,7 +78,7 @@ impl<'a> Template<'a> {
     }
 }
 
-/// Returns the first bytes of `room`.
+/// Returns the first `len` bytes of `room`. Panics if `room` is shorter.
 #[inline]
 pub(crate) fn fitting(room: &mut [u8], len: usize) -> &mut [u8] {
     match room.get_mut(..len) {

@@ -70,7 +70,7 @@ impl Body {
         }
     }
 
-    /// Returns the facts of the TCP header of an unfragmented packet.
+    /// Returns the facts of the TCP header of an unfragmented packet; `None` for any other packet.
     #[inline]
     pub fn tcp_facts(&self) -> Option<TcpFacts> {
         let upper = self.ip.upper.filter(|upper| upper.protocol == TCP && self.ip.fragment.is_none())?;
@@ -82,7 +82,7 @@ impl Body {
         self.ip.upper.is_some_and(|upper| upper.protocol == TCP)
     }
 
-    /// Returns the payload of a GSO packet over all segments, in bytes.
+    /// Returns the payload length of a GSO packet, the sum over all segments, in bytes.
     pub fn gso_len(&self) -> usize {
         let Some(upper) = self.ip.upper else { return 0 };
         match upper.protocol {

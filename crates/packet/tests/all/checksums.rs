@@ -1,4 +1,4 @@
-//! Partial checksums -> completed ones; wrong checksums -> unchanged ones; sums equal to another crate's.
+//! Partial checksums -> completed checksums; wrong checksums -> unchanged; sums -> the sums of etherparse.
 
 use crate::frames::*;
 use etherparse::checksum::Sum16BitWords;
@@ -17,7 +17,7 @@ fn a_partial_checksum_is_recognised_and_completed() {
                 let mut packet = read(&half, LinkType::Ip, &mut pool);
                 packet.detect_checksum();
                 if half_sum == field(&right, transport, &mut pool) {
-                    // By chance the partial checksum equals the complete one.
+                    // By chance, the partial checksum equals the complete checksum.
                     assert_eq!(packet.checksum, Checksum::Unverified);
                 } else {
                     assert_eq!(packet.checksum, Checksum::Partial, "{transport:?} of {len}");
@@ -138,7 +138,7 @@ fn a_length_that_an_offloading_sender_left_out_is_written() {
                 }
                 check_len(&bytes, &right, transport, bytes.len() > 60, &mut pool);
             }
-            // IPv6: behind an empty one.
+            // IPv6 packets without their length.
             let right = packet(headers()[16].clone(), transport, &noise(len));
             let mut bytes = right.clone();
             bytes[4..6].fill(0);
@@ -168,7 +168,7 @@ proptest! {
         let backward = parts.rev().fold(Sum::ZERO, |sum, part| part + sum);
         prop_assert_eq!(forward.checksum(), Sum::of(&bytes).checksum());
         prop_assert_eq!(backward.checksum(), forward.checksum());
-        // The sum of only zeros has two representations.
+        // A sum of zero has two representations, plus and minus zero.
         prop_assert!((forward + Sum::of(&bytes) - forward - forward).is_right());
     }
 
@@ -223,7 +223,7 @@ fn check_len(bytes: &[u8], right: &[u8], transport: Transport, expected: bool, p
     pool.give(packet.into_buffer());
 }
 
-/// The place of the checksum field.
+/// Returns the offset of the checksum field, in bytes from the IP header.
 fn field_at(bytes: &[u8], transport: Transport, pool: &mut Pool) -> usize {
     let packet = read(bytes, LinkType::Ip, pool);
     let at = usize::from(packet.ip().upper.unwrap().at);

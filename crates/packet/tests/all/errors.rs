@@ -1,4 +1,5 @@
-//! Packets that cannot be forwarded -> ICMP errors: byte for byte those of another crate, and none where forbidden.
+//! Packets that cannot be forwarded -> ICMP errors: byte for byte the errors of etherparse, and no error where the
+//! RFCs forbid it.
 
 use crate::frames::*;
 use etherparse::icmpv6::{ParameterProblemCode, ParameterProblemHeader};
@@ -168,7 +169,7 @@ fn no_error_answers_a_version_6_packet_that_must_not_be_answered() {
     }
 }
 
-// R020, R047: nor about a packet that was sent to several stations, whatever its IP header states.
+// R020, R047: no error about a packet that was sent to several stations, whatever its IP header states.
 #[test]
 fn no_error_answers_a_frame_for_many_stations() {
     let mut pool = Pool::new(1 << 20);

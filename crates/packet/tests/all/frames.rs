@@ -24,7 +24,7 @@ pub fn frames(payload: &[u8]) -> Vec<Vec<u8>> {
     (0..=2).flat_map(with_tags).collect()
 }
 
-/// One Ethernet frame; the outer of two tags is one of 802.1ad.
+/// Returns an Ethernet frame. The outer of two tags is an 802.1ad tag.
 pub fn frame(tag_count: usize, ip: Spec, transport: Transport, payload: &[u8]) -> Vec<u8> {
     let (vlans, tag_type) = match tag_count {
         0 => (vec![], 0x8100),
@@ -34,7 +34,7 @@ pub fn frame(tag_count: usize, ip: Spec, transport: Transport, payload: &[u8]) -
     packet(Spec { vlans: Some(vlans), tag_type, ..ip }, transport, payload)
 }
 
-/// The same with the link header that `ip` has, if any.
+/// Returns the bytes of a packet, with the link header of `ip`, if any.
 pub fn packet(ip: Spec, transport: Transport, payload: &[u8]) -> Vec<u8> {
     let version = ip.version();
     let like = match transport {
@@ -85,7 +85,7 @@ pub fn noise(len: usize) -> Vec<u8> {
     testkit::noise(len, 7)
 }
 
-/// An IPv4 option of `len` bytes, none of which end the list.
+/// Returns an IPv4 option of `len` bytes. None of its bytes ends the list of options.
 fn options(len: usize) -> Vec<u8> {
     let mut options = vec![0xAB; len];
     if len > 0 {

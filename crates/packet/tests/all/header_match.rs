@@ -91,7 +91,8 @@ fn header_match_verifies_checksums() {
     }
 }
 
-/// Whether the header match accepts the second segment after the first; if so, checks that it may.
+/// Returns whether the header match accepts the second segment after the first. If so, checks that the full test
+/// agrees.
 fn check(first: &[u8], second: &[u8], pool: &mut Pool) -> bool {
     let first = read(first, Checksum::Verified, pool).expect("it is a packet");
     let part = SegmentFacts::of(&first).expect("it is a segment");
@@ -127,7 +128,7 @@ fn read(bytes: &[u8], checksum: Checksum, pool: &mut Pool) -> Option<Packet> {
 fn flipped(bytes: &[u8], bits: &[usize]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bits.iter().for_each(|bit| bytes[bit / 8] ^= 1 << (bit % 8));
-    // Corrects the header checksum, which would hide the change.
+    // A wrong header checksum would hide the change.
     if bytes[0] >> 4 == 4 && !bits.iter().any(|bit| (10..12).contains(&(bit / 8))) {
         seal_v4(&mut bytes);
     }

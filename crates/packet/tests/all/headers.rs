@@ -1,4 +1,4 @@
-//! Frames -> headers equal to another crate's; and no panic, however damaged the bytes.
+//! Frames -> the header fields that etherparse reads; damaged frames -> no panic.
 
 use crate::frames::*;
 use etherparse::{IpSlice, LinkExtSlice, NetSlice, SlicedPacket};
@@ -52,7 +52,7 @@ fn every_fragment_is_read_as_etherparse_reads_it() {
 
 #[test]
 fn fragments_of_one_shape_differ_in_nothing_that_joining_looks_at_but_their_offset() {
-    // Every pair of bits of the headers flipped, in pieces that start their datagram and in those that do not.
+    // Every pair of header bits is flipped, in fragments with and without MF.
     for (offset, more) in [(8, true), (1_480, true), (1_480, false)] {
         for (bytes, header_len) in [
             (fragment_v4(offset, more, &noise(64)), 20),
@@ -175,7 +175,7 @@ proptest! {
         prop_assert_eq!(pool.in_use_count(), 0);
     }
 
-    // The walk along random headers ends, and its results lie within the packet.
+    // Parsing a random chain of headers ends, and all resulting offsets are within the packet.
     #[test]
     fn any_chain_of_headers_ends(kinds in prop::collection::vec((0usize..7, 0u8..5), 0..20), tail in 0usize..64) {
         let numbers = [0u8, 43, 44, 51, 60, 17, 59];
@@ -272,7 +272,7 @@ fn agrees(packet: &Packet, theirs: &NetSlice, whole: &[u8]) {
             assert_eq!(ip.len, 40 + u32::from(header.payload_length()));
             assert_eq!((ip.id, ip.dont_fragment), (0, true));
             assert_eq!(ip.ecn.bits(), header.traffic_class() & 3);
-            // The part that every fragment repeats ends behind the last header that hops read (R088).
+            // The headers that every fragment repeats end with the last header that routers read (R088).
             let repeated = v6.extensions().clone().into_iter().fold((40, 40), |(at, end), extension| {
                 use etherparse::Ipv6ExtensionSlice::*;
                 match extension {
@@ -299,7 +299,7 @@ fn survive(frame: &[u8], pool: &mut Pool) {
     survive_on(frame, LinkType::Ethernet, pool);
 }
 
-/// Applies all operations on packets to a frame.
+/// Applies all operations on packets to the packet in a frame.
 fn survive_on(frame: &[u8], medium: LinkType, pool: &mut Pool) {
     let Ok(mut packet) = Frame::copy(frame, medium, Ingress(0), pool) else { return };
     let ip = *packet.ip();
@@ -358,7 +358,7 @@ fn mend_header_sum(frame: &mut [u8]) -> bool {
     frame.get_mut(14..).is_some_and(mend_packet)
 }
 
-/// The same without an Ethernet header.
+/// Corrects the header checksum of an IPv4 packet. Returns false if it was correct.
 fn mend_packet(packet: &mut [u8]) -> bool {
     let Some(header_len) = packet.first().map(|first| usize::from(first & 15) * 4) else { return false };
     if packet.len() < header_len || header_len < 20 || packet[0] >> 4 != 4 {
@@ -369,7 +369,7 @@ fn mend_packet(packet: &mut [u8]) -> bool {
     before != packet[10..12]
 }
 
-/// The same IPv4 packet with eight bytes of options without effect.
+/// Adds eight bytes of options without effect to an IPv4 packet.
 fn with_options(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes.splice(20..20, [1; 8]);
     bytes[0] += 2;

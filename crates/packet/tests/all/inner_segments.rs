@@ -1,4 +1,4 @@
-//! GSO packets inside tunnels -> exactly the packets that the tunnel's sender would have sent one by one.
+//! GSO packets inside tunnels -> the same packets as a sender without offload would send through the tunnel.
 
 use etherparse::{SlicedPacket, TransportSlice};
 use testkit::fields::{ACK, DF, PSH};
@@ -77,7 +77,7 @@ fn inner_segments_equal_those_of_the_tunnels_sender() {
                 let whole = outer(kind, version, 0, &inner(inner_version, 0, 0, &payload, true));
                 let header_len = whole.len() - payload.len();
                 let mut half = whole.clone();
-                // As GSO leaves them: checksums to be completed, for some length.
+                // GSO leaves a partial checksum. Its value does not matter here.
                 half[header_len - 4..header_len - 2].copy_from_slice(&[0xAB, 0xCD]);
                 let mut segments = InnerSegments::of(&half, LinkType::Ethernet, header_len - 20, segment_len)
                     .unwrap_or_else(|| panic!("{kind:?}, IPv{inner_version} in IPv{version}"));
@@ -100,7 +100,8 @@ fn inner_segments_equal_those_of_the_tunnels_sender() {
     }
 }
 
-/// A packet on its way along a source route: its header has the next hop as destination, and `route` the final one.
+/// Returns a packet with a source route. Its destination field contains the next hop, and `route` the final
+/// destination.
 fn routed(packet: &[u8], route: &[u8], to_at: usize) -> Vec<u8> {
     let (is_v4, header_len) = if packet[0] >> 4 == 4 { (true, 20) } else { (false, 40) };
     let address_len = if is_v4 { 4 } else { 16 };
@@ -197,7 +198,7 @@ fn other_packets_are_not_segmented_as_tunnels() {
             assert!(InnerSegments::of(&whole, LinkType::Ethernet, wrong, 1_448).is_none(), "{kind:?}, {wrong}");
         }
         assert!(InnerSegments::of(&whole, LinkType::Ethernet, at, 0).is_none());
-        // Truncated or changed anywhere in its front: no panic.
+        // Truncated headers and headers with a changed bit must not cause a panic.
         for len in 0..at + 20 {
             assert!(InnerSegments::of(&whole[..len], LinkType::Ethernet, at, 1_448).is_none(), "{kind:?}, {len}");
         }

@@ -1,5 +1,4 @@
-//! Packets -> the MTU that they announce: router advertisements and DHCP, near misses, and every change of one
-//! byte.
+//! Router advertisements and DHCP messages -> the MTU that they announce; invalid or changed messages -> no MTU.
 
 use crate::frames::{fragment_v4, fragment_v6};
 use testkit::{Spec, Transport, icmp, seal_ip, seal_transport, udp};
@@ -137,7 +136,7 @@ fn mutated_messages_never_panic_or_give_an_unwritten_mtu() {
             for value in [0, 1, 2, 5, 26, 52, 127, 255, bytes[at] ^ 0x80] {
                 let mut bytes = bytes.clone();
                 bytes[at] = value;
-                // Once with a correct checksum, once unchanged.
+                // Once with a corrected checksum, once with the original checksum.
                 for sealed in [true, false] {
                     if sealed {
                         seal_transport(&mut bytes);
@@ -209,7 +208,7 @@ struct Dhcp {
 }
 
 impl Dhcp {
-    /// An acknowledgement with these options behind its type.
+    /// Returns an acknowledgement with these options behind the message type.
     fn with(options: &[u8]) -> Dhcp {
         Dhcp {
             ports: [67, 68],

@@ -1,4 +1,4 @@
-//! The operations of a live port on frames: parsing in place, another link header, deferred checksums.
+//! The operations of a port on frames: parsing in place, another link header, deferred checksums.
 
 use crate::frames::*;
 use wideload_packet::{
@@ -24,7 +24,7 @@ fn a_deferred_checksum_is_the_pseudo_header_sum_and_completes() {
                 assert!(packet.bytes() == expected, "nothing but the field changes");
                 assert_eq!(packet.checksum, Checksum::Partial);
                 assert!(!packet.is_as_received() && packet.checksum_error().fold() == 0);
-                // As a network card does: the sum from the transport header on, the field included.
+                // A NIC sums all bytes from the transport header on, including the checksum field.
                 let card = Sum::of(&expected[upper_at..]).checksum();
                 let card = if transport == Transport::Udp && card == 0 { 0xFFFF } else { card };
                 assert_eq!(card.to_be_bytes(), right[field_at..field_at + 2]);
@@ -163,7 +163,7 @@ fn a_link_header_that_is_too_long_is_refused() {
     packet.set_link_header(LinkType::Ethernet, &[0; LINK_LEN_MAX + 1]);
 }
 
-/// Parses a frame at this place in a buffer.
+/// Parses a frame at offset `at` of a buffer.
 fn laid(bytes: &[u8], at: usize, medium: LinkType, pool: &mut Pool) -> Packet {
     let mut buffer = pool.share(at + bytes.len()).unwrap();
     buffer.put(at, bytes);
@@ -173,7 +173,7 @@ fn laid(bytes: &[u8], at: usize, medium: LinkType, pool: &mut Pool) -> Packet {
     }
 }
 
-/// A link header of this length with this protocol.
+/// Returns a link header of `len` bytes for this EtherType.
 fn link(medium: LinkType, len: usize, ether_type: &[u8]) -> Vec<u8> {
     match medium {
         LinkType::Ethernet => {

@@ -1,4 +1,4 @@
-//! Headers stamped from checksums of their common fields, compared with headers whose checksums are computed anew.
+//! Templates -> headers whose checksums equal the checksums computed over the complete header or segment.
 
 use testkit::fields::word;
 use testkit::{Spec, ip, seal_ip, seal_transport, sum};
@@ -114,12 +114,12 @@ fn check_fragment(packet: &Packet, template: &Template<'_>, payload_len: usize, 
     let flags = word(packet.header(), 6) & 0x8000 | if fragment.more { 0x2000 } else { 0 };
     assert_eq!(word(header, 6), flags | fragment.offset >> 3);
     assert_eq!((header[1], &header[8..10], &header[12..20]), (0, &[64, 17][..], &packet.header()[12..20]));
-    // Options of the first fragment alone, such as these, are in no other.
+    // Later fragments must not have these options, which are not copied.
     let is_of_the_first = |byte: &u8| [0x07, 0x44].contains(byte);
     assert!(fragment.offset == 0 || !header[20..].iter().any(is_of_the_first), "{header:02x?}");
 }
 
-/// Checks that a segment's lengths and checksums equal those computed over all of it.
+/// Checks that the lengths and checksums in `headers` equal those computed from the complete segment.
 fn check_segment(headers: &[u8], payload: &[u8], protocol: u8) {
     let segment = [headers, payload].concat();
     let mut expected = segment.clone();
@@ -146,7 +146,7 @@ fn ipv6(protocol: u8, upper: &[u8]) -> Vec<u8> {
     Spec { protocol, ..ip(6) }.payload(upper).bytes()
 }
 
-/// With timestamps, and a sequence number that wraps.
+/// Returns a TCP header with timestamps, and with a sequence number that wraps soon.
 fn tcp_header() -> Vec<u8> {
     let mut header =
         vec![1, 187, 0x27, 0x10, 0xFF, 0xFF, 0xFF, 0xF0, 0, 0, 0, 6, 0x80, 0x98, 4, 0, 0xBE, 0xEF, 0, 0];
@@ -158,8 +158,8 @@ fn udp_header() -> Vec<u8> {
     vec![1, 187, 0x27, 0x10, 0x0B, 0xC0, 0xBE, 0xEF]
 }
 
-/// An option that every fragment carries; then one of those, and two of the first fragment alone.
+/// An option with the copied bit. `BOTH` also has two options without it.
 const COPIED: [u8; 4] = [0x94, 4, 0, 0];
-/// A copied one of five bytes and one of three bytes that is not copied: padding is needed.
+/// An option of five bytes with the copied bit, and one of three bytes without it. Later fragments need padding.
 const PADDED: [u8; 8] = [0x86, 5, 0, 0, 0, 0x07, 3, 4];
 const BOTH: [u8; 12] = [0x07, 4, 4, 0, 0x94, 4, 0, 0, 0x44, 4, 5, 0];

@@ -1,4 +1,4 @@
-//! Packets -> the tunnels that they belong to: every kind, near misses, and fragments of each.
+//! Packets -> their kinds of tunnel: every kind, near misses, and fragments.
 
 use crate::frames::*;
 use testkit::fields::AUTHENTICATION;
@@ -35,7 +35,8 @@ fn near_tunnels_are_not_recognised() {
     }
 }
 
-// The model: a message belongs to its tunnel on that tunnel's ports. On ESP's port nearly all messages are ESP.
+// The model: a message is detected only on the ports of its tunnel, except that nearly all messages on ESP's port
+// are ESP.
 #[test]
 fn a_message_is_recognised_only_on_its_ports() {
     let known = [VXLAN, OLD_VXLAN, GENEVE, GTP, WIREGUARD, ESP, CLIENT];
@@ -73,7 +74,7 @@ fn a_message_is_recognised_at_valid_lengths() {
         for len in 0..=longest.len() {
             example.bytes = longest[..len].to_vec();
             let cut = told(&fragment_of(&example, 0, false));
-            // In IPv6, a single fragment with the whole datagram.
+            // In IPv6, this is an atomic fragment.
             assert_eq!(told(&fragment_of_v6(&example, 0, false)), cut, "{example:?}");
             if example.ports.is_none() {
                 assert_eq!(cut, Some(example.tunnel), "{example:?}");
@@ -110,7 +111,7 @@ fn a_first_fragment_is_recognised_by_its_udp_length() {
             }
         }
     }
-    // A handshake with a byte too many is none, once its header states the length.
+    // A handshake whose UDP length is one byte too long is not detected, even in a first fragment.
     for mut example in examples().into_iter().filter(|example| example.tunnel == Tunnel::WireGuard) {
         let is_handshake = example.bytes[8] != 4;
         let len = example.bytes.len() as u16 + 1;
@@ -122,7 +123,7 @@ fn a_first_fragment_is_recognised_by_its_udp_length() {
 #[test]
 fn a_later_fragment_is_recognised_by_protocol() {
     for example in examples() {
-        // The bytes at its start look like a header, and are none.
+        // The first bytes of a later fragment look like a UDP header, but are payload.
         let expected = example.ports.is_none().then_some(example.tunnel);
         for (offset, more) in [(8, true), (8, false), (1_480, true), (65_000, false)] {
             for packet in [fragment_of(&example, offset, more), fragment_of_v6(&example, offset, more)] {
@@ -190,12 +191,12 @@ fn noise_on_the_port_of_wireguard_is_not_wireguard() {
 struct Example {
     tunnel: Tunnel,
     protocol: u8,
-    /// Source and destination port, if it is in UDP.
+    /// Source and destination port; `None` for a tunnel with an IP protocol of its own.
     ports: Option<(u16, u16)>,
     bytes: Vec<u8>,
 }
 
-/// At least one of each kind.
+/// Returns at least one example of each kind of tunnel.
 fn examples() -> Vec<Example> {
     let mut examples = vec![
         over_ip(Tunnel::Gre, 47),
@@ -228,11 +229,11 @@ fn examples() -> Vec<Example> {
     examples
 }
 
-/// Messages on a tunnel's port that are no tunnel, or of a kind that is not detected.
+/// Returns messages on a tunnel's port that are not a tunnel, or are a form of tunnel that is not detected.
 fn near_misses() -> Vec<(&'static str, Example)> {
     let mut all = Vec::new();
     let mut add = |what, source, destination, start: &[u8], len| {
-        // The kind does not matter here.
+        // The tunnel `Gre` is a placeholder: no tunnel is expected.
         all.push((what, over_udp(Tunnel::Gre, source, destination, start, len)));
     };
     add("VXLAN without the flag", CLIENT, VXLAN, &[0, 0, 0, 0, 0, 0, 1, 0], 80);
@@ -283,7 +284,7 @@ fn near_misses() -> Vec<(&'static str, Example)> {
     for protocol in [1, 2, 3, 5, 6, 33, 40, 42, 46, 48, 49, 58, 89, 103, 115, 132, 136, 255] {
         all.push(("another protocol", over_ip(Tunnel::Gre, protocol)));
     }
-    // The ports of a tunnel in other protocols with ports.
+    // A tunnel's port in other protocols that have ports.
     for protocol in [6, 33, 132, 136] {
         let example = over_udp(Tunnel::Vxlan, CLIENT, VXLAN, &[0x08, 0, 0, 0, 0, 0, 1, 0], 80);
         all.push(("VXLAN's port elsewhere", Example { protocol, ..example }));
@@ -295,7 +296,7 @@ fn over_ip(tunnel: Tunnel, protocol: u8) -> Example {
     Example { tunnel, protocol, ports: None, bytes: noise(48) }
 }
 
-/// A message of `len` bytes that starts with these bytes and continues with noise.
+/// Returns a message of `len` bytes that starts with the bytes `start` and continues with noise.
 fn over_udp(tunnel: Tunnel, source: u16, destination: u16, start: &[u8], len: usize) -> Example {
     let message = [start, &noise(len)[start.len()..]].concat();
     let bytes = in_udp(source, destination, &message);
@@ -310,7 +311,7 @@ fn packet(ip: &Spec, example: &Example) -> Vec<u8> {
     Spec { protocol: example.protocol, ..ip.clone() }.payload(&example.bytes).bytes()
 }
 
-/// A fragment with these bytes as its payload; an unfragmented packet if it is at 0 without MF.
+/// Returns a fragment with the example's bytes as payload; an unfragmented packet for offset 0 without MF.
 fn fragment_of(example: &Example, offset: usize, more: bool) -> Vec<u8> {
     Spec { protocol: example.protocol, ..ip(4).part(offset, &example.bytes, more) }.bytes()
 }
@@ -329,7 +330,7 @@ fn told_on(frame: &[u8], medium: LinkType) -> Option<Tunnel> {
     Tunnel::of(&read(frame, medium, &mut Pool::new(1 << 20)))
 }
 
-/// A port of no tunnel.
+/// A port that no tunnel uses.
 const CLIENT: u16 = 40_000;
 const VXLAN: u16 = 4_789;
 const OLD_VXLAN: u16 = 8_472;

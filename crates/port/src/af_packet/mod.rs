@@ -43,7 +43,8 @@ pub struct PacketSocket {
 }
 
 impl PacketSocket {
-    /// Opens a packet socket on the interface `name`. The interface is promiscuous while the socket is open.
+    /// Opens a packet socket on the interface `name`. The interface is in promiscuous mode while the socket is
+    /// open.
     ///
     /// # Errors
     /// The kernel refuses. The error contains the reason and a way to fix it.
@@ -77,7 +78,7 @@ impl PacketSocket {
             tried("bypass the queueing discipline", set(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1))?;
         }
         tried("set the buffer sizes", size_buffers(&socket, options.socket_buffer_len))?;
-        // No frame arrives before the socket joins its group, so all frames are numbered.
+        // No frame arrives before `join` attaches the filter, so the filter numbers all frames.
         let may_offload = options.may_offload && medium == LinkType::Ethernet && hardware != libc::ARPHRD_LOOPBACK;
         let opened = may_offload.then(|| FlowOffload::open(index.cast_unsigned(), options.lends_to)).transpose();
         let why_no_offload = opened.as_ref().err().map(ToString::to_string);
@@ -87,7 +88,7 @@ impl PacketSocket {
         Ok(PacketSocket { flow_offload, why_no_offload, ..fresh })
     }
 
-    /// Sets up a socket on an interface with this index, link type and MTU.
+    /// Makes the port of a socket that is bound to the interface with this index, link type and MTU.
     fn new(
         socket: OwnedFd,
         address: String,
@@ -116,7 +117,7 @@ impl PacketSocket {
         sentence(&what, error, "the interface is down or gone; set it up")
     }
 
-    /// Checks whether the interface is up or gone. The kernel only reports the moment when the interface goes down.
+    /// Checks that the interface exists and is up. The kernel reports only once that the interface went down.
     fn check_up(&mut self) -> io::Result<()> {
         if !self.is_down {
             return Ok(());
@@ -135,8 +136,8 @@ impl PacketSocket {
         Err(io::Error::from_raw_os_error(error))
     }
 
-    /// Adopts a socket that another process opened with [`PacketSocket::open`]. The socket has these offloads and
-    /// these flow-offload descriptors.
+    /// Adopts a socket that another process opened with [`PacketSocket::open`]. `offloads` and `flow_offload` must
+    /// be those of this socket.
     ///
     /// # Errors
     /// The interface does not exist any more.
@@ -184,7 +185,7 @@ impl PacketSocket {
                 Ok(()) => return Ok(Received { was_last: true, ..Received::default() }),
                 Err(error) => return Err(self.cannot_receive(&error)),
             },
-            // A GSO packet that this header cannot describe, such as one of SCTP; it is lost.
+            // The virtio-net header cannot describe a GSO packet of SCTP, for example. Such a packet is lost.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                 self.count(1);
                 return Ok(Received { count: 1, lost_count: 1, was_last: false });
@@ -229,8 +230,8 @@ impl PacketSocket {
         }
     }
 
-    /// Returns the number of frames that the kernel dropped since the socket was opened, as they were not read in
-    /// time.
+    /// Returns the number of frames that the kernel dropped since the socket was opened, because they were not read
+    /// in time.
     pub fn kernel_drops(&mut self) -> u64 {
         let missed = u64::from(drops(&self.socket));
         self.count(missed);
@@ -334,7 +335,7 @@ impl Port for PacketSocket {
     }
 }
 
-/// Returns the link type of an interface; `None` if it is unsupported (linux/if_arp.h).
+/// Returns the link type for an interface's hardware type (linux/if_arp.h); `None` if the type is unsupported.
 fn medium(hardware: u16) -> Option<LinkType> {
     match hardware {
         libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Some(LinkType::Ethernet),
@@ -351,7 +352,7 @@ const PAGE_LEN: usize = 4_096;
 const BATCH_COUNT: usize = 64;
 /// Length of an Ethernet header without a tag, as the kernel delivers it, in bytes.
 const ETHERNET_LEN: usize = 14;
-/// Link type of bare IP without a link header (linux/if_arp.h).
+/// Hardware type of an interface for IP packets without a link header (linux/if_arp.h).
 const ARPHRD_RAWIP: u16 = 519;
 /// An empty message, without any pointers.
 const NO_MESSAGE: libc::mmsghdr = libc::mmsghdr {

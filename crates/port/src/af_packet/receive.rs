@@ -25,7 +25,7 @@ pub(super) struct Receiving {
     messages: [libc::mmsghdr; BATCH_COUNT],
 }
 
-/// Predicted length of the next frames, which decides the memory for them.
+/// Predicted length of the next frames. It determines the buffer into which the kernel writes a frame first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expected {
     /// Frames at most as long as the MTU.
@@ -85,7 +85,7 @@ impl Receiving {
         }
     }
 
-    /// Takes the buffers of a batch from the pool, and returns the number of frames that fit. If memory is short,
+    /// Takes the buffers of a batch from the pool, and returns the number of frames to receive. If memory is short,
     /// the batch is smaller. Without any memory, only headers are received, and the frames are dropped.
     pub(super) fn stock(&mut self, layout: Layout, pool: &mut Pool) -> usize {
         let wanted = &mut self.landings[..self.wanted_count];
@@ -136,7 +136,7 @@ impl Receiving {
         }
     }
 
-    /// Returns the frame of message `index`; `None` if the frame was truncated or had no memory.
+    /// Returns the frame of message `index`; `None` if the frame was truncated, or if there was no memory for it.
     pub(super) fn take(
         &mut self,
         index: usize,
@@ -175,7 +175,7 @@ impl Receiving {
         })
     }
 
-    /// Whether each of the first `count` messages has all of its memory.
+    /// Whether each of the first `count` messages has memory for a frame of any length.
     pub(super) fn is_stocked(&self, count: usize) -> bool {
         self.landings[..count].iter().all(RxBuffer::is_stocked)
     }
@@ -230,12 +230,13 @@ fn receive_messages(socket: &OwnedFd, messages: &mut [libc::mmsghdr]) -> io::Res
     checked(result).map(|count| count as usize)
 }
 
-/// Number of GSO packets per system call. In a measurement over packet sockets, batches of 2 took as much time per
-/// packet as batches of 4 or 8. They need less memory. Batches of 1 took an eighth more time.
+/// Number of GSO packets per system call. In a measurement over packet sockets, batches of 4 or 8 took as much time
+/// per packet as batches of 2, which need less memory. Batches of 1 took an eighth more time.
 const GSO_COUNT: usize = 2;
-/// Number of frames in the first batch. An idle port keeps memory for only these.
+/// Number of frames in the first batch. An idle port keeps buffers for these frames only.
 const FIRST_BATCH_COUNT: usize = 8;
-/// Length of a frame's ancillary data: a header of 16 bytes and 20 bytes of data, rounded up to words.
+/// Length of a frame's ancillary data, in bytes: a header of 16 bytes and 20 bytes of data, rounded up to words of
+/// eight bytes.
 const CONTROL_LEN: usize = 40;
 /// Length of a VLAN tag, and of the two MAC addresses before it, in bytes.
 const TAG_LEN: usize = 4;

@@ -34,7 +34,8 @@ pub(super) fn spoken_vnet(socket: &OwnedFd) -> usize {
     if result == 0 && number > 0 { number as usize } else { SHORT_VNET_LEN }
 }
 
-/// Sets the size of the kernel's memory for queued frames, beyond the system's limit if allowed.
+/// Sets the size of the kernel's memory for queued frames, in bytes. With CAP_NET_ADMIN, the size can exceed the
+/// system's limit.
 pub(super) fn size_buffers(socket: &OwnedFd, len: u32) -> io::Result<()> {
     let len = libc::c_int::try_from(len).unwrap_or(libc::c_int::MAX);
     set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, len)
@@ -43,8 +44,8 @@ pub(super) fn size_buffers(socket: &OwnedFd, len: u32) -> io::Result<()> {
         .or_else(|_| set(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, len))
 }
 
-/// Binds the socket to its interface and adds it to its group. Until both are done, a filter rejects all frames, so
-/// that no frame bypasses the group.
+/// Binds the socket to the interface with this index, enables promiscuous mode, and adds the socket to its fan-out
+/// group. Until then, a filter rejects all frames, so that no frame bypasses the group.
 pub(super) fn join(
     socket: &OwnedFd,
     index: i32,
@@ -68,7 +69,7 @@ pub(super) fn join(
         if let FanoutMode::Steered(count) = spread {
             let start = if medium(hardware) == Some(LinkType::Ip) { Start::Packet } else { Start::Steered };
             let program = steer::program(start, count)?;
-            // The group keeps it.
+            // The group keeps the program.
             set(socket, libc::SOL_PACKET, libc::PACKET_FANOUT_DATA, program.as_raw_fd())?;
         }
     }
@@ -78,7 +79,7 @@ pub(super) fn join(
     if hardware != libc::ARPHRD_LOOPBACK {
         return set(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0);
     }
-    // Packets sent on loopback arrive there again: the mark identifies our own frames.
+    // Frames that a port sends on loopback arrive there again. A mark identifies them.
     set(socket, libc::SOL_SOCKET, libc::SO_MARK, MARK)?;
     filter(socket, &[LOAD_MARK, IS_OURS, REFUSE, ACCEPT])
 }
@@ -132,7 +133,8 @@ fn bind(socket: &OwnedFd, link_address: &libc::sockaddr_ll) -> io::Result<()> {
     checked(unsafe { libc::bind(socket.as_raw_fd(), ptr::from_ref(link_address).cast(), len) }).map(drop)
 }
 
-/// Returns the index of the interface to which a socket is bound. The index is never below 1.
+/// Returns the index of the interface to which a socket is bound. The index is negative if the interface was
+/// removed.
 pub(super) fn bound_index(socket: &OwnedFd) -> io::Result<i32> {
     let mut link_address = link_address(0, 0);
     let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;

@@ -1,7 +1,7 @@
 //! Frames to send -> the interface, one batch per system call.
 //!
-//! Frames are sent from the memory in which they were processed. This module only adds virtio-net headers and link
-//! headers with folded tags.
+//! Frames are sent from the memory in which they were processed. This module only adds virtio-net headers, and
+//! replaces some link headers by [folded](Folded) ones.
 
 use super::socket_options::link_address;
 use super::{BATCH_COUNT, NO_MESSAGE};
@@ -18,12 +18,12 @@ use std::ptr;
 /// The memory and messages for sending batches of frames.
 pub(super) struct Sending {
     headers: [[u8; vnet::LEN]; BATCH_COUNT],
-    /// Link headers with folded tags, which replace those of some frames.
+    /// Link headers with folded VLAN tags. They replace the link headers of some frames.
     links: [[u8; FOLDED_LEN]; BATCH_COUNT],
     names: [libc::sockaddr_ll; BATCH_COUNT],
     parts: [[libc::iovec; 4]; BATCH_COUNT],
     messages: [libc::mmsghdr; BATCH_COUNT],
-    /// Destination addresses of packets without a link header: IPv4, then IPv6.
+    /// Addresses that tell the kernel the protocol of packets without a link header: IPv4, then IPv6.
     link_addresses: [libc::sockaddr_ll; 2],
 }
 

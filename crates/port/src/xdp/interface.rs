@@ -1,7 +1,7 @@
 //! An interface's name -> its limits and receive settings, while a port uses the interface.
 //!
-//! AF_XDP delivers frames without their metadata. Settings under which frames would be incomplete or coalesced are
-//! found here.
+//! AF_XDP delivers the frames of one queue, without metadata. So this module detects interfaces and settings that a
+//! port does not support.
 
 use super::socket::set;
 use linux::device::{self, ioctl, request};
@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 #[derive(Debug)]
 pub(super) struct Interface {
     name: String,
-    /// Socket for requests from any thread. It also keeps the interface promiscuous.
+    /// Socket for ioctl requests from any thread. Promiscuous mode lasts while this socket is open.
     socket: OwnedFd,
 }
 
@@ -38,8 +38,8 @@ impl Interface {
         Ok(unsafe { answer.ifr_ifru.ifru_mtu } as usize)
     }
 
-    /// Returns the reason why frames would arrive incomplete or coalesced, and a way to fix it; `None` if there is
-    /// none.
+    /// Returns the reason why the interface is unsuitable, and a way to fix it; `None` if the interface is
+    /// suitable. Reasons: the interface is not Ethernet, receives on several queues, or strips VLAN tags.
     pub(super) fn doubt(&self) -> io::Result<Option<String>> {
         let name = &self.name;
         let hardware = self.ask(libc::SIOCGIFHWADDR, request(name))?;
@@ -54,7 +54,7 @@ impl Interface {
             );
             return Ok(Some(format!("{words} (or `rx 1`) sets one queue, or use packet:{name}")));
         }
-        // A veth has no card: its tags arrive as the other end sends them.
+        // A veth has no NIC: VLAN tags arrive as the other end sends them.
         let is_card = Netlink::open()?.interface(name)?.kind.as_deref() != Some("veth");
         if is_card && Features::of(name)?.is_on(SETS_TAGS_APART) {
             return Ok(Some(format!(
@@ -64,7 +64,7 @@ impl Interface {
         Ok(None)
     }
 
-    /// Makes the interface promiscuous until this value is dropped.
+    /// Enables promiscuous mode of the interface until this value is dropped.
     pub(super) fn make_promiscuous(&self, index: u32) -> io::Result<()> {
         let membership = libc::packet_mreq {
             mr_ifindex: index.cast_signed(),
@@ -81,7 +81,7 @@ impl Interface {
         let mut channels = [GET_CHANNELS, 0, 0, 0, 0, 0, 0, 0, 0];
         let mut question = request(&self.name);
         question.ifr_ifru.ifru_data = channels.as_mut_ptr().cast();
-        // The array outlives the call, which writes no more than its nine words.
+        // The array outlives the call. The kernel writes at most the nine words of the array.
         match self.ask(libc::SIOCETHTOOL, question) {
             Ok(_) => channels[5] + channels[8],
             Err(_) => 1,
@@ -89,12 +89,13 @@ impl Interface {
     }
 
     fn ask(&self, number: libc::c_ulong, question: libc::ifreq) -> io::Result<libc::ifreq> {
-        // SAFETY: all that is asked here is asked with a request of interfaces.
+        // SAFETY: all requests here take the address of an `ifreq`, and write only to it or to the array that it
+        // points to.
         unsafe { ioctl(&self.socket, number as libc::Ioctl, question) }
     }
 }
 
 /// The request ETHTOOL_GCHANNELS (linux/ethtool.h, struct ethtool_channels).
 const GET_CHANNELS: u32 = 0x3C;
-/// The feature NETIF_F_HW_VLAN_CTAG_RX (stripping of VLAN tags), with its name in ethtool.
+/// Name in ethtool of the feature NETIF_F_HW_VLAN_CTAG_RX, which strips VLAN tags.
 const SETS_TAGS_APART: &str = "rx-vlan-hw-parse";

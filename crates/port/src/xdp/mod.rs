@@ -1,8 +1,8 @@
 //! An interface's frames -> packets; frames to send -> the interface: an AF_XDP socket in copy mode.
 //!
 //! The kernel and the socket share memory in chunks. Four rings transfer the ownership of chunks. A frame longer
-//! than a chunk uses several chunks. The socket receives frames before the host's network stack, so they are as
-//! they were on the wire.
+//! than a chunk uses several chunks. The socket receives frames before the host's network stack does. So the frames
+//! are as they were on the wire.
 //!
 //! With AF_XDP, the kernel does not report checksum states, and locally generated packets have partial checksums.
 //! So the state is inferred from the checksum field.
@@ -33,8 +33,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// An AF_XDP socket on an interface with one queue.
 ///
-/// The fields are dropped in their order. The rings must precede the socket, because the queue stays in use while a
-/// ring is mapped.
+/// Rust drops the fields in the order of declaration. The rings must precede the socket, because the queue stays in
+/// use while a ring is mapped.
 #[derive(Debug)]
 pub struct XdpSocket {
     address: String,
@@ -42,12 +42,13 @@ pub struct XdpSocket {
     mtu: usize,
     rings: Rings,
     chunks: Mapping,
-    /// Free chunks for transmission. The chunk used last is on top.
+    /// Offsets of the free chunks for transmission, in bytes. The chunk that was freed last is used first.
     free: Vec<u64>,
-    /// Chunks of a frame of which further parts are missing.
+    /// Received parts of a frame whose last part has not arrived yet.
     parts: Vec<libc::xdp_desc>,
     missed: u64,
-    /// Whether frames come from a host of this machine, as at the end of a veth.
+    /// Whether the interface is virtual, such as a veth. Frames from a network stack of this machine may have
+    /// partial checksums.
     is_of_this_machine: bool,
     unsent: u64,
     _redirect: Redirect,
@@ -64,13 +65,13 @@ struct Rings {
     split: Ring<u64>,
     /// Ring of the parts of frames to send.
     sending: Ring<libc::xdp_desc>,
-    /// Ring of chunks whose part was sent.
+    /// Ring of the chunks that the kernel has sent.
     completed: Ring<u64>,
 }
 
 /// The result of receiving a frame.
 enum RxFrame {
-    /// A fragment with its payload in its predicted place.
+    /// A fragment whose payload is in the predicted place.
     Split(SplitFrame),
     /// Any other frame, in contiguous memory.
     Single(Frame),
@@ -125,7 +126,8 @@ impl XdpSocket {
     fn collect(&self, ingress: Ingress, pool: &mut Pool) -> Option<Frame> {
         let len = self.frame_len();
         let [.., largest] = CLASS_LENS;
-        // A packet of any length fits behind the headroom; tags shift the longest a few bytes into the map.
+        // A packet of any length fits after the headroom. VLAN tags extend the longest packet a few bytes into the
+        // bitmap.
         let mut buffer = pool.share(len.saturating_sub(ETHERNET_LEN).min(largest))?;
         let mut at = FRAME_AT;
         for bytes in self.part_bytes() {
@@ -135,8 +137,9 @@ impl XdpSocket {
         Some(judged(Frame::read(buffer, FRAME_AT, len, LinkType::Ethernet, ingress), self.is_of_this_machine))
     }
 
-    /// Copies the headers of the frame in `parts` into a buffer, and the payload to its place. The frame must not
-    /// be longer than predicted. A frame that does not match the prediction is copied into contiguous memory.
+    /// Copies the headers of the frame in `parts` into a buffer, and the payload to the predicted place. The frame
+    /// must not be longer than predicted. A frame that does not match the prediction is copied into contiguous
+    /// memory.
     fn gather_apart(
         &self,
         ingress: Ingress,
@@ -214,7 +217,7 @@ impl XdpSocket {
         }
         self.rings.received.release();
         self.rings.split.publish();
-        // Unsent frames wait for the next call; the state of the interface is checked below.
+        // Frames that cannot be sent now wait for the next call. The state of the interface is checked below.
         let _ = self.is_through();
         if received.count == 0 {
             socket::peek_rings(&self.socket).map_err(|error| {
@@ -262,8 +265,8 @@ impl XdpSocket {
         Ok(count)
     }
 
-    /// Returns the reason why a frame cannot be sent; `None` if there is none. The kernel does not report such
-    /// reasons.
+    /// Returns the reason why a frame cannot be sent; `None` if there is none. The kernel itself does not report
+    /// these reasons.
     #[inline]
     fn refusal(&mut self, wire: &TxFrame<'_>) -> Option<io::Error> {
         if wire.to_do != TxOffload::default() {
@@ -286,7 +289,7 @@ impl XdpSocket {
         (packet_len(wire) > self.mtu).then(error)
     }
 
-    /// Copies one frame into chunks. The caller has checked that enough chunks are free.
+    /// Copies one frame into free chunks, and puts the chunks into the ring. Enough chunks must be free.
     fn put(&mut self, wire: &TxFrame<'_>) {
         let mut rest = [wire.header, wire.payload];
         let mut left = wire.header.len() + wire.payload.len();
@@ -300,23 +303,23 @@ impl XdpSocket {
         }
     }
 
-    /// Makes the kernel send the entries of the ring. Entries that the kernel cannot accept yet stay in the ring
-    /// for a later call.
+    /// Makes the kernel send the entries of the transmit ring. Entries that the kernel cannot accept yet stay in
+    /// the ring for a later call.
     ///
     /// # Errors
-    /// The interface is down or does not exist any more. The kernel accepted no entry.
+    /// The interface is down or does not exist any more, and the kernel accepted no entry.
     fn push_out(&mut self) -> io::Result<()> {
         let mut left_count = self.rings.sending.left_count();
         let mut timeout = TRIES;
         let mut has_looked = false;
         while left_count > 0 && timeout > 0 {
             match socket::send(&self.socket).map_err(|error| (error.raw_os_error(), error)) {
-                // The next frame is lost: the other end did not take it, or there is no other end.
+                // The kernel dropped the next frame: the other end did not accept it, or there is no other end.
                 Err((Some(libc::EBUSY), _)) => self.lose_one(),
                 Err((Some(libc::ENETDOWN | libc::ENXIO), error)) if !has_looked => {
                     return Err(refused(&self.address, error, false));
                 }
-                // The kernel also returns this error where the ring holds more than it sends at once.
+                // The kernel also returns an error if the ring has more parts than one call sends.
                 Ok(()) | Err(_) => {}
             }
             has_looked = true;
@@ -333,7 +336,7 @@ impl XdpSocket {
         self.mtu = self.interface.mtu().unwrap_or(self.mtu);
     }
 
-    /// Takes back all entries of the ring. The kernel has read none of them.
+    /// Takes back all entries of the transmit ring. The kernel must not have read any of them.
     #[cold]
     fn take_back(&mut self) {
         while self.rings.sending.left_count() > 0 {
@@ -343,7 +346,7 @@ impl XdpSocket {
         self.rings.sending.publish();
     }
 
-    /// Whether the ring is empty. Tries to send the remaining entries first.
+    /// Whether the transmit ring is empty. Tries to send the remaining entries first.
     fn is_through(&mut self) -> io::Result<bool> {
         if self.rings.sending.left_count() > 0 {
             self.push_out()?;
@@ -436,7 +439,7 @@ impl Rings {
 /// was on a wire, so its checksum is complete.
 fn judged(frame: Frame, is_of_this_machine: bool) -> Frame {
     match frame {
-        // Only GSO packets lack a length, and none comes this way.
+        // Only GSO packets may lack a length, and AF_XDP delivers no GSO packets.
         Frame::Ip(packet) if packet.ip().length_missing => {
             Frame::Other(packet.into_opaque_frame(), ParseError::BadTotalLen)
         }
@@ -465,7 +468,7 @@ fn packet_len(wire: &TxFrame<'_>) -> usize {
     (wire.header.len() + wire.payload.len()).saturating_sub(link_len)
 }
 
-/// Copies as much of `rest` into a chunk as fits.
+/// Copies as many bytes of `rest` as fit into a chunk, and removes them from `rest`.
 fn fill_chunk(mut room: &mut [u8], rest: &mut [&[u8]; 2]) {
     for part in rest {
         let (now, later) = part.split_at(part.len().min(room.len()));
@@ -485,10 +488,10 @@ fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
-/// Number of chunks for receiving, and number of chunks for sending; a power of two.
+/// Number of chunks for receiving, and also for sending. Must be a power of two.
 const SHARE_COUNT: u32 = 2_048;
 /// Number of entries of the fill ring. The kernel frees a chunk's entry only after it has delivered the chunk. So
-/// the ring is larger than the number of chunks.
+/// the ring has more entries than there are chunks.
 const FILL_COUNT: u32 = 2 * SHARE_COUNT;
 /// Size of a chunk, in bytes: a page, the largest size that the kernel accepts.
 const CHUNK_LEN: usize = 4_096;
@@ -496,8 +499,8 @@ const CHUNK_LEN: usize = 4_096;
 const PART_COUNT_MAX: usize = 18;
 /// Number of parts that the kernel sends in one call (TX_BATCH_SIZE in its xsk.c).
 const PART_COUNT_AT_ONCE: usize = 32;
-/// Number of calls without progress before the remaining entries have to wait. It exceeds the number of parts that
-/// the kernel drops one by one.
+/// Number of send calls without progress after which the remaining entries wait for a later call. The number
+/// exceeds the parts of one call ([`PART_COUNT_AT_ONCE`]), because the kernel may drop them one by one.
 const TRIES: u32 = 64;
 /// Largest number of frames in one batch.
 const BATCH_COUNT: usize = 64;

@@ -1,7 +1,8 @@
 //! Memory shared with the kernel -> the four rings of an AF_XDP socket.
 //!
-//! A ring has one producer and one consumer. Each has a counter that only it changes. Each releases its own counter
-//! and acquires the other's, which makes writes to the ring visible (linux/Documentation/networking/af_xdp.rst).
+//! A ring has one producer and one consumer. Each side stores its own counter with release ordering, and loads the
+//! counter of the other side with acquire ordering. So each side sees all earlier writes of the other side
+//! (linux/Documentation/networking/af_xdp.rst).
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use std::ffi::c_void;
@@ -16,9 +17,9 @@ pub struct Ring<E> {
     map: Mapping,
     offsets: libc::xdp_ring_offset,
     mask: u32,
-    /// Counter of this process: entries that it put or took.
+    /// Number of entries that this process has put or taken, modulo 2^32.
     ours: u32,
-    /// Counter of the kernel at the last reading.
+    /// The kernel's counter at the last reading: entries that the kernel has taken or put.
     theirs: u32,
     entry: std::marker::PhantomData<E>,
 }
@@ -30,11 +31,11 @@ pub struct Mapping {
     len: usize,
 }
 
-// SAFETY: a mapping belongs to whoever holds it, on whatever thread.
+// SAFETY: a mapping has one owner, which may use and unmap it on any thread.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Maps `len` bytes of zeros.
+    /// Maps `len` bytes of new memory, filled with zeros.
     ///
     /// # Errors
     /// There is not enough memory.
@@ -65,7 +66,8 @@ impl Mapping {
     /// Returns `len` bytes from offset `at` on.
     pub fn bytes(&self, at: usize, len: usize) -> &[u8] {
         assert!(at.checked_add(len).is_some_and(|end| end <= self.len), "a range lies inside its mapping");
-        // SAFETY: the range was checked, and whoever holds the chunk's address from a ring is its only user.
+        // SAFETY: the range was checked. A chunk has one user at a time: the side that took the chunk's address
+        // from a ring.
         unsafe { std::slice::from_raw_parts(self.start.cast::<u8>().add(at), len) }
     }
 
@@ -85,13 +87,13 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: nothing borrows it any more. That it fails cannot be helped.
+        // SAFETY: nothing borrows the memory any more. A failure has no remedy.
         let _ = unsafe { munmap(self.start, self.len) };
     }
 }
 
 impl<E: Copy> Ring<E> {
-    /// Maps the socket's ring of `count` entries at this offset.
+    /// Maps the ring of `count` entries at offset `at` of the socket. `count` must be a power of two.
     ///
     /// # Errors
     /// The kernel cannot map the ring.
@@ -117,7 +119,7 @@ impl<E: Copy> Ring<E> {
         self.ours.wrapping_sub(self.theirs)
     }
 
-    /// Puts an entry into the ring, which must have room.
+    /// Puts an entry into the ring. The ring must have a free entry.
     pub fn put(&mut self, entry: E) {
         assert!(self.room() > 0, "a ring that is full is asked first");
         // SAFETY: the entry is ours until the count is released, and lies inside the mapping.
@@ -125,7 +127,8 @@ impl<E: Copy> Ring<E> {
         self.ours = self.ours.wrapping_add(1);
     }
 
-    /// Takes back the entry that was put last. The kernel has not read it, as it only reads when asked to send.
+    /// Takes back the entry that was put last. The kernel must not have read this entry. The kernel reads entries
+    /// only during a send call.
     pub fn take_back(&mut self) -> E {
         assert!(self.left_count() > 0, "what is taken back was put");
         self.ours = self.ours.wrapping_sub(1);

@@ -1,6 +1,6 @@
 //! Requests about an AF_XDP socket -> system calls and their results.
 //!
-//! The rest of the module needs no `unsafe` system calls of its own.
+//! `XdpSocket` itself needs no `unsafe` code, because the system calls are here.
 
 use super::rings::Mapping;
 use linux::device::{self, checked};
@@ -26,12 +26,13 @@ pub(super) fn share(socket: &OwnedFd, chunks: &Mapping, chunk_len: usize) -> io:
     set(socket, libc::SOL_XDP, libc::XDP_UMEM_REG, &region)
 }
 
-/// Creates one of the four rings.
+/// Creates one of the four rings, with `count` entries.
 pub(super) fn make_ring(socket: &OwnedFd, ring: libc::c_int, count: u32) -> io::Result<()> {
     set(socket, libc::SOL_XDP, ring, &count)
 }
 
-/// Sets the limit of queued bytes to send, beyond the system's limit if allowed.
+/// Sets the limit on bytes that are queued for sending. With CAP_NET_ADMIN, this limit can exceed the system's
+/// limit.
 pub(super) fn size_buffer(socket: &OwnedFd, len: u32) -> io::Result<()> {
     let len = libc::c_int::try_from(len).unwrap_or(libc::c_int::MAX);
     set(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &len)
@@ -53,14 +54,14 @@ pub(super) fn offsets(socket: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
 
 /// Returns the number of frames that the kernel could not deliver, as no chunk was free or a ring had no room.
 pub(super) fn missed(socket: &OwnedFd) -> io::Result<u64> {
-    // Received and dropped, two kinds of bad entries, ring full, fill ring empty, nothing to send. Frames lost to
-    // an empty fill ring are among the dropped ones.
+    // Fields of `xdp_statistics`: rx_dropped, two counts of invalid descriptors, rx_ring_full,
+    // rx_fill_ring_empty_descs, tx_ring_empty_descs. rx_dropped includes the frames that found an empty fill ring.
     let [dropped, _, _, ring_full, ..]: [u64; 6] = ask(socket, libc::XDP_STATISTICS)?;
     Ok(dropped + ring_full)
 }
 
-/// Binds the socket to the first queue of an interface. Waits a short time for a queue that a closed socket still
-/// occupies.
+/// Binds the socket to the first queue of an interface. Waits about one second at most if a closed socket still
+/// occupies the queue.
 pub(super) fn bind_patiently(socket: &OwnedFd, index: u32) -> io::Result<()> {
     let mut wait = Duration::from_millis(1);
     loop {
@@ -87,7 +88,7 @@ fn bind(socket: &OwnedFd, index: u32) -> io::Result<()> {
     checked(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) }).map(drop)
 }
 
-/// Makes the kernel send entries of the ring, at most 32 parts per call.
+/// Makes the kernel send entries of the transmit ring, at most 32 parts per call.
 pub(super) fn send(socket: &OwnedFd) -> io::Result<()> {
     let (nothing, nobody) = (std::ptr::null(), std::ptr::null());
     // SAFETY: nothing is read but the rings, which say what to send.
@@ -121,5 +122,5 @@ fn ask<const COUNT: usize>(socket: &OwnedFd, option: libc::c_int) -> io::Result<
     checked(result).map(|_| words)
 }
 
-/// Longest wait for a queue that is in use.
+/// Limit on a single pause while the queue is in use. Pauses double from 1 ms.
 const BIND_WAIT_MAX: Duration = Duration::from_secs(1);

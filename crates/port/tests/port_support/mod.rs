@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use testkit::Spec;
 use wideload_port::{GsoKind, GsoRequest, Offloads, Port, TxFrame, TxOffload};
 
-/// A network namespace, as long as this value lives.
+/// A network namespace, which exists as long as this value.
 pub struct Namespace(File);
 
 impl Namespace {
@@ -27,13 +27,13 @@ impl Namespace {
         Namespace(made.join().expect("the thread ends"))
     }
 
-    /// Moves the calling thread into it.
+    /// Moves the calling thread into the namespace.
     pub fn enter(&self) {
         // SAFETY: the descriptor is open; the call changes this thread only.
         assert_eq!(unsafe { libc::setns(self.0.as_raw_fd(), libc::CLONE_NEWNET) }, 0);
     }
 
-    /// Runs `within` in it.
+    /// Runs `within` on a thread in the namespace.
     pub fn run<T: Send>(&self, within: impl FnOnce() -> T + Send) -> T {
         thread::scope(|scope| {
             let ran = scope.spawn(|| {
@@ -44,7 +44,7 @@ impl Namespace {
         })
     }
 
-    /// Its path, for `ip link set ... netns`.
+    /// Returns the path of the namespace, for `ip link set ... netns`.
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }
@@ -74,7 +74,7 @@ pub struct Told {
     pub byte_count: u64,
     pub gso_count: u64,
     pub partial_count: u64,
-    /// Partial checksums that the forwarder completed for a port that cannot.
+    /// Partial checksums that the forwarder completed, because the port does not complete checksums.
     pub finished_count: u64,
     pub lost_count: u64,
     pub longest: usize,
@@ -128,7 +128,7 @@ pub fn finish(frame: &mut Frame) -> bool {
     }
 }
 
-/// The offload request for a frame: everything that the sender left to its network card.
+/// Returns the offload request for a frame: all work that the sender left to its NIC.
 pub fn to_do(frame: &mut Frame) -> TxOffload {
     let Frame::Ip(packet) = frame else { return TxOffload::default() };
     if packet.checksum != Checksum::Partial {
@@ -164,7 +164,7 @@ pub fn wire(frame: &Frame, to_do: TxOffload) -> TxFrame<'_> {
     TxFrame { header, payload: &[], to_do }
 }
 
-/// Forwards in both directions, on a thread of its own, until it is told to stop.
+/// Forwards in both directions until `stop` is true. Returns the counts of both directions and the CPU time.
 pub fn forward_until(stop: &AtomicBool, one: &mut dyn Port, other: &mut dyn Port) -> ([Told; 2], Duration) {
     let mut there = Forwarder::new();
     let mut back = Forwarder::new();
@@ -219,7 +219,8 @@ pub fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Sends `len` bytes of TCP from one namespace to `address` in the other and compares them.
+/// Sends `len` bytes of TCP from one namespace to `address` in the other, and compares the received bytes. Returns
+/// the duration.
 pub fn transfer(from: &Namespace, to: &Namespace, address: &str, len: usize) -> Duration {
     let listener = to.run(|| TcpListener::bind(address).expect("the address is there"));
     let sent = noise(len);
@@ -290,7 +291,7 @@ pub fn drain(port: &mut dyn Port) -> u64 {
     count
 }
 
-/// The same, once `count` frames have come, or none for long.
+/// Receives until at least `count` frames have arrived, for at most [`TIMEOUT`]. Returns their number.
 pub fn drain_at_least(port: &mut dyn Port, count: u64) -> u64 {
     let (began, mut taken) = (Instant::now(), 0);
     while taken < count && began.elapsed() < TIMEOUT {
@@ -304,7 +305,7 @@ pub fn ours(len: usize) -> Vec<u8> {
     to_nobody(testkit::ip(4).payload(vec![0xCD; len - 34])).bytes()
 }
 
-/// A packet in a frame to an unknown station.
+/// Returns the packet in an Ethernet frame to an unknown station.
 pub fn to_nobody(packet: Spec) -> Spec {
     Spec {
         macs: [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 9]],

@@ -1,4 +1,4 @@
-//! Attack packets -> packets of unrelated hosts in between, and a check of their delivery.
+//! Attack packets -> packets of unrelated hosts between them, and a check that these hosts get all their packets.
 //!
 //! An attack succeeds if it harms unrelated hosts.
 
@@ -10,7 +10,7 @@ use crate::wire::{self, TCP, TCP_LEN, UDP, UDP_LEN, WireFacts};
 use packet::Time;
 use std::collections::BTreeSet;
 
-/// Hosts that are unrelated to the attack.
+/// Traffic between hosts that are unrelated to the attack: datagrams in two fragments, and a stream of segments.
 pub struct BackgroundTraffic {
     every: u64,
     turn: u64,
@@ -19,12 +19,12 @@ pub struct BackgroundTraffic {
     open: BTreeSet<u64>,
     late: Option<Vec<u8>>,
     datagrams: Datagrams,
-    /// Bytes of the stream that were sent, and that were delivered.
+    /// Number of stream bytes sent, and number of stream bytes delivered.
     stream: [u64; 2],
 }
 
 impl BackgroundTraffic {
-    /// Background traffic after every `every` packets of the attack.
+    /// Background traffic that is sent once per `every` packets of the attack (at least two).
     pub fn new(every: u64) -> BackgroundTraffic {
         let every = every.max(2);
         BackgroundTraffic {
@@ -58,7 +58,7 @@ impl BackgroundTraffic {
         wire::destination(frame) == Some(TO)
     }
 
-    /// Checks a background packet from the gateway.
+    /// Checks the payload of a background packet that the gateway has transmitted.
     pub fn take(&mut self, now: Time, frame: &[u8], seen: &WireFacts) -> Verdict {
         let upper = craft::upper(frame, seen);
         if seen.fragment.is_some() {
@@ -139,9 +139,9 @@ impl BackgroundTraffic {
 const FROM: u16 = 20_000;
 const FROM_COUNT: u64 = 64;
 const TO: u16 = 30_000;
-/// Payload bytes of a datagram behind its number.
+/// Payload length of a datagram in bytes, without the datagram's number.
 const PAYLOAD_LEN: usize = 1_800;
 const ROOM: usize = 1_400;
 const SEGMENT_LEN: usize = 600;
-/// The key of the stream's bytes.
+/// The key of the pattern of the stream's bytes.
 const STREAM: u64 = 0xB757;

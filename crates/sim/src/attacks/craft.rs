@@ -1,4 +1,5 @@
-//! Header fields -> bytes of attack packets, and packet bytes -> header fields.
+//! Header fields -> bytes of attack packets. Transmitted packets -> their payload, and whether the checksum is
+//! correct.
 //!
 //! Attacks need packets that no correct host sends.
 
@@ -38,12 +39,12 @@ pub fn packet(head: &Head, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A fragment of a datagram.
+/// A fragment whose payload starts at `offset` bytes of the datagram. `more` is the MF flag.
 pub fn fragment(head: &Head, offset: usize, more: bool, payload: &[u8]) -> Vec<u8> {
     packet(&Head { fragment: Some((offset, more)), ..*head }, payload)
 }
 
-/// The fragments of a datagram, with `room` payload bytes each.
+/// The fragments of a datagram, with `room` payload bytes each. The last fragment may be shorter.
 pub fn fragments(head: &Head, upper: &[u8], room: usize) -> Vec<Vec<u8>> {
     let parts = upper.chunks(room).enumerate();
     parts.map(|(number, part)| fragment(head, number * room, (number + 1) * room < upper.len(), part)).collect()
@@ -78,7 +79,7 @@ pub fn segment(head: &Head, said: &Tcp<'_>, payload: &[u8]) -> Vec<u8> {
     packet(head, &tcp(head, said, payload))
 }
 
-/// Writes the transport checksum at offset `at`.
+/// Computes the transport checksum of `upper`, and writes it at offset `at`.
 pub fn seal(head: &Head, upper: &mut [u8], at: usize) {
     upper[at..at + 2].fill(0);
     let sum = (head.pseudo_sum(upper.len()) + Sum::of(upper)).checksum();
@@ -120,7 +121,8 @@ pub fn with_extensions(frame: &[u8], extensions: &[(u8, &[u8])]) -> Vec<u8> {
     longer
 }
 
-/// An IPv6 extension header of `len` bytes of padding. The first byte (next header) is filled in later.
+/// An IPv6 extension header of `len` bytes that contains only padding. The first byte (next header) is filled in
+/// later.
 pub fn padding(len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     bytes[1] = (len / 8 - 1) as u8;
@@ -129,7 +131,7 @@ pub fn padding(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// `len` bytes from a pseudo-random sequence.
+/// `len` pseudo-random bytes. Equal keys give equal bytes.
 pub fn bytes(key: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     Pattern::new(key).fill(0, &mut bytes);

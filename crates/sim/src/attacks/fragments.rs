@@ -1,6 +1,6 @@
 //! A seed -> fragments with false information about their datagrams, and a verdict.
 //!
-//! Each function is one attack with its checks.
+//! Each attack is one function, which also checks the result.
 
 use super::craft::{self, fragment, fragments, from_address, head, udp, with_options};
 use super::octets::Octets;
@@ -15,8 +15,8 @@ use packet::LinkType;
 /// rel:A01: fragments that end behind the maximum datagram length, either by themselves or through the options of a
 /// late first fragment.
 pub fn ping_of_death(field: &mut Field) -> Verdict {
-    let mut stand = field.host().among_bystanders(64);
-    stand.has_right_sums = false;
+    let mut testbed = field.host().among_bystanders(64);
+    testbed.has_right_sums = false;
     let (mut now, mut number) = (Clock::default(), 0);
     for is_v6 in [false, true] {
         let most = if is_v6 { 65_535 } else { 65_515 };
@@ -24,17 +24,17 @@ pub fn ping_of_death(field: &mut Field) -> Verdict {
             for len in (8..=1_400).step_by(if field.times(1, 0) == 1 { 8 } else { 56 }) {
                 let head = fresh(is_v6, ICMP, &mut number);
                 let is_long = offset + len > most;
-                let before = stand.retired(Reason::FragOversize);
+                let before = testbed.retired(Reason::FragOversize);
                 for more in [true, false] {
-                    stand.push(
+                    testbed.push(
                         now.tick(),
                         Toward::Wide,
                         &fragment(&head, offset, more, &craft::bytes(number, len)),
                     )?;
                 }
-                // A fragment within bounds contradicts itself: it has more fragments to follow and is also at the
-                // end.
-                let ended = stand.retired(Reason::FragOversize) - before;
+                // Two fragments within bounds are not too long, although they contradict each other: only one has
+                // the MF flag.
+                let ended = testbed.retired(Reason::FragOversize) - before;
                 holds(ended == if is_long { 2 } else { 0 }, || {
                     format!("of two fragments that end at byte {}, {ended} are refused as too long", offset + len)
                 })?;
@@ -50,7 +50,7 @@ pub fn ping_of_death(field: &mut Field) -> Verdict {
             let mut frames = fragments(&head, &upper, 1_440);
             frames[0] = with_options(&frames[0], &vec![1; option_len]);
             frames.rotate_left(1);
-            let left = stand.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
+            let left = testbed.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
             now.0 += TICK * 64;
             let whole = left.iter().filter(|frame| wire::read(frame).is_some_and(|seen| seen.fragment.is_none()));
             let expected = usize::from(over < 2);
@@ -61,13 +61,13 @@ pub fn ping_of_death(field: &mut Field) -> Verdict {
             })?;
         }
     }
-    field.end(&mut stand)
+    field.end(&mut testbed)
 }
 
-/// rel:A02: the fragment pairs of teardrop, bonk, boink, nestea, newtear and syndrop. A further fragment would
-/// complete each datagram.
+/// rel:A02: the fragments of teardrop, bonk, boink, nestea, newtear and syndrop. A further fragment would complete
+/// each datagram.
 pub fn teardrop(field: &mut Field) -> Verdict {
-    let mut stand = field.host().among_bystanders(16);
+    let mut testbed = field.host().among_bystanders(16);
     let (mut now, mut number) = (Clock::default(), 0);
     for _ in 0..field.times(5_000, 100) {
         for is_v6 in [false, true] {
@@ -80,56 +80,56 @@ pub fn teardrop(field: &mut Field) -> Verdict {
                         fragment(&head, *offset, *more, &craft::bytes(number ^ (turn as u64) << 40, *len))
                     })
                     .collect();
-                let left = stand.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
+                let left = testbed.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
                 now.0 += TICK * 8;
                 holds(left.is_empty(), || format!("{name} makes {} packets", left.len()))?;
             }
         }
     }
-    let killed = stand.retired(Reason::FragOverlap) + stand.retired(Reason::FragConflict);
-    holds(killed > 0 && stand.retired(Reason::FragPoisoned) > 0, || {
+    let killed = testbed.retired(Reason::FragOverlap) + testbed.retired(Reason::FragConflict);
+    holds(killed > 0 && testbed.retired(Reason::FragPoisoned) > 0, || {
         format!("{killed} fragments were dropped for an overlap")
     })?;
-    field.end(&mut stand)
+    field.end(&mut testbed)
 }
 
 /// rel:A03: endless repeats of an illegal last fragment, and of a legal one. Memory must not grow, and repeats must
 /// be detected. The bench measures the cost of each (`attack` in BENCHMARKS.md).
 pub fn jolt2(field: &mut Field) -> Verdict {
-    let mut stand = field.host().among_bystanders(1_000);
+    let mut testbed = field.host().among_bystanders(1_000);
     let illegal = fragment(&head(false, 1, 2, ICMP, 77), 65_520, false, &[7; 90]);
     let legal = fragment(&head(false, 1, 2, ICMP, 78), 64_000, false, &[7; 29]);
     let count = field.times(5_000_000, 20_000);
     let mut most = 0;
     for number in 0..count {
         let frame = if number & 1 == 0 { &illegal } else { &legal };
-        // All within the time-out of the first.
-        stand.push(Duration::from_micros(number), Toward::Wide, frame)?;
-        holds(stand.left().next().is_none(), || "a last fragment leaves alone".to_owned())?;
-        most = most.max(stand.held().1);
+        // All fragments arrive before the time-out of the first one.
+        testbed.push(Duration::from_micros(number), Toward::Wide, frame)?;
+        holds(testbed.left().next().is_none(), || "a last fragment leaves alone".to_owned())?;
+        most = most.max(testbed.held().1);
     }
-    let [oversize, repeats] = [Reason::FragOversize, Reason::FragRepeat].map(|reason| stand.retired(reason));
+    let [oversize, repeats] = [Reason::FragOversize, Reason::FragRepeat].map(|reason| testbed.retired(reason));
     holds(oversize == count / 2 && repeats == count / 2 - 1, || {
         format!("of {count} fragments, {oversize} are too long and {repeats} are repeats")
     })?;
     holds(most <= 3, || format!("{most} buffers were held for one datagram and a background datagram"))?;
-    field.end(&mut stand)
+    field.end(&mut testbed)
 }
 
-/// rel:A04: first fragments and last fragments at 64,800 of ever new datagrams, or only last fragments. Charged
-/// memory must stay within the limit after each fragment. Unrelated datagrams must complete.
+/// rel:A04: ever new datagrams with a first fragment and a last fragment at offset 64,800, or with only the last
+/// fragment. Charged memory must stay within the limit after each fragment. Unrelated datagrams must complete.
 pub fn rose(field: &mut Field) -> Verdict {
-    let mut stand = field.host().among_bystanders(50);
+    let mut testbed = field.host().among_bystanders(50);
     let count = field.times(1_000_000, 10_000);
     for number in 0..count {
         let head = Head { id: number as u32, ..head(false, 1, 2, UDP, 0) };
         let source = 0x0B00_0000 + (number >> 16) as u32;
         let at = Duration::from_micros(2 * number);
-        stand.push(at, Toward::Wide, &from_address(fragment(&head, 0, true, &[1; 32]), source))?;
-        stand.push(at, Toward::Wide, &from_address(fragment(&head, 64_800, false, &[2; 32]), source))?;
+        testbed.push(at, Toward::Wide, &from_address(fragment(&head, 0, true, &[1; 32]), source))?;
+        testbed.push(at, Toward::Wide, &from_address(fragment(&head, 64_800, false, &[2; 32]), source))?;
     }
-    holds(stand.retired(Reason::FragEvicted) > 0, || "no entry was evicted".to_owned())?;
-    // A last fragment alone holds a small buffer, not one for the datagram it claims.
+    holds(testbed.retired(Reason::FragEvicted) > 0, || "no entry was evicted".to_owned())?;
+    // A single last fragment uses a small buffer, not a buffer for the complete datagram.
     let mut alone = field.host();
     for number in 0..1_000 {
         alone.push(
@@ -141,13 +141,13 @@ pub fn rose(field: &mut Field) -> Verdict {
     let each = alone.charged() / 1_000;
     holds(each <= 8_192, || format!("a single last fragment of 32 bytes is charged {each} bytes"))?;
     field.end(&mut alone)?;
-    field.end(&mut stand)
+    field.end(&mut testbed)
 }
 
 /// rel:A05: first fragments too short for the transport header. Such fragments are reassembled like all others
 /// (DEVIATIONS.md, R039). A host behind the gateway must get the content unchanged.
 pub fn tiny_first(field: &mut Field) -> Verdict {
-    let mut stand = field.host().among_bystanders(16);
+    let mut testbed = field.host().among_bystanders(16);
     let (mut now, mut number) = (Clock::default(), 0);
     for _ in 0..field.times(500, 5) {
         for first_len in 0..=20usize {
@@ -162,7 +162,7 @@ pub fn tiny_first(field: &mut Field) -> Verdict {
                     &upper[8 * first_len.div_ceil(8).max(1)..],
                 ),
             ];
-            let left = stand.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
+            let left = testbed.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
             let is_whole = first_len > 0 && first_len.is_multiple_of(8);
             let expected = if is_whole { vec![craft::packet(&head, &upper)] } else { Vec::new() };
             holds(left == expected, || {
@@ -170,12 +170,12 @@ pub fn tiny_first(field: &mut Field) -> Verdict {
             })?;
         }
     }
-    field.end(&mut stand)
+    field.end(&mut testbed)
 }
 
-/// rel:A06: a second fragment at offset 0 that overwrites the ports.
+/// rel:A06: a second fragment at offset 0 that overwrites the ports. The datagram must not be forwarded.
 pub fn miller(field: &mut Field) -> Verdict {
-    let mut stand = field.host().among_bystanders(16);
+    let mut testbed = field.host().among_bystanders(16);
     let (mut now, mut number) = (Clock::default(), 0);
     for turn in 0..field.times(20_000, 500) {
         let head = fresh(turn % 2 == 1, wire::TCP, &mut number);
@@ -189,21 +189,21 @@ pub fn miller(field: &mut Field) -> Verdict {
         if field.dice.one_in(2) {
             frames.swap(0, 1);
         }
-        let left = stand.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
+        let left = testbed.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
         now.0 += TICK * 4;
         holds(left.is_empty(), || "a packet with two pairs of ports leaves".to_owned())?;
     }
-    field.end(&mut stand)
+    field.end(&mut testbed)
 }
 
-/// rel:A07: three fragments in every relation and order, with equal and different bytes, each as last or not. The
-/// output must be the only set without overlap, or nothing. (The engine's own test `overlaps` uses up to five
-/// fragments.)
+/// rel:A07: three fragments in every relative position and order, with equal or different bytes, each with or
+/// without MF. After each fragment, the output must be that of the reference model `Octets`. (The engine's own
+/// test `overlaps` uses up to five fragments.)
 pub fn ambiguity(field: &mut Field) -> Verdict {
     let units = field.times(5, 3) as usize;
     let ranges: Vec<_> =
         (0..units).flat_map(|start| (start + 1..=units).map(move |end| 8 * start..8 * end)).collect();
-    let mut stand = field.host().among_bystanders(256);
+    let mut testbed = field.host().among_bystanders(256);
     let (mut now, mut number) = (Clock::default(), 0);
     let mut wholes = 0;
     let count = ranges.len();
@@ -217,16 +217,17 @@ pub fn ambiguity(field: &mut Field) -> Verdict {
             rest /= count;
             let key = number ^ if differs { (turn as u64) << 50 } else { 0 };
             let mut all = craft::bytes(key, 8 * units);
-            // Ports of no flow, and no UDP checksum.
+            // These are ports of no flow, and an absent UDP checksum.
             all[..8].fill(if differs { turn as u8 } else { 0 });
             all[6..8].fill(0);
             let more = lasts >> turn & 1 == 0;
             let part = &all[range.clone()];
-            // A fragment at offset 0 that is also the last is a whole datagram, whatever is held under its key.
+            // A fragment at offset 0 without MF is a complete datagram, even if other fragments are held under its
+            // key.
             let is_alone = range.start == 0 && !more;
             let whole = if is_alone { Some(part.to_vec()) } else { octets.take(range.start, more, part) };
-            stand.push(now.tick(), Toward::Wide, &fragment(&head, range.start, more, part))?;
-            let left: Vec<_> = stand.left().map(|out| out.frame.to_vec()).collect();
+            testbed.push(now.tick(), Toward::Wide, &fragment(&head, range.start, more, part))?;
+            let left: Vec<_> = testbed.left().map(|out| out.frame.to_vec()).collect();
             let right: Vec<_> = whole.iter().map(|octets| craft::packet(&head, octets)).collect();
             holds(left == right, || {
                 format!("scene {scene}, fragment {turn}: {} packets leave, {} are right", left.len(), right.len())
@@ -238,44 +239,45 @@ pub fn ambiguity(field: &mut Field) -> Verdict {
         }
     }
     holds(wholes > 0, || "no scene is complete".to_owned())?;
-    field.end(&mut stand)
+    field.end(&mut testbed)
 }
 
-/// rel:A08: an identification that is used again after none, some or all fragments of the first datagram have
-/// arrived.
+/// rel:A08: an IP ID that is used again after some or all fragments of the first datagram have arrived. No output
+/// may mix the two datagrams.
 pub fn reused_ids(field: &mut Field) -> Verdict {
-    let mut stand = field.host();
+    let mut testbed = field.host();
     let mut now = Clock::default();
     for turn in 0..field.times(4_000, 60) {
         let head = head(turn % 2 == 1, (1 + turn % 50) as u16, 2, UDP, 5);
-        // The pairs are slow: earlier poisoned keys have expired.
+        // Each host pair pauses for so long that its earlier poisoned keys have expired.
         now.0 += Duration::from_secs(121);
         let [old, new] = [0, 1].map(|key| craft::bytes(2 * turn + key, 3_000));
         let [old, new] = [&old, &new].map(|payload| udp(&head, 9, payload));
         let [old_frames, new_frames] = [&old, &new].map(|upper| fragments(&head, upper, 1_000));
         // All fragments of the old datagram arrived: it is complete, and so is the new one.
-        let both = stand.push_all(now.tick(), TICK, Toward::Wide, old_frames.iter().chain(&new_frames))?;
+        let both = testbed.push_all(now.tick(), TICK, Toward::Wide, old_frames.iter().chain(&new_frames))?;
         let expected = [&old, &new].map(|upper| craft::packet(&head, upper));
         holds(both == expected, || format!("of two datagrams with one IP ID, {} leave", both.len()))?;
         // Some arrived: no mixture of the two leaves. After the deadline, the next datagram leaves.
         let kept = 1 + (turn % 2) as usize;
         now.0 += Duration::from_secs(1);
-        let mixed = stand.push_all(now.tick(), TICK, Toward::Wide, old_frames[..kept].iter().chain(&new_frames))?;
+        let mixed =
+            testbed.push_all(now.tick(), TICK, Toward::Wide, old_frames[..kept].iter().chain(&new_frames))?;
         holds(mixed.is_empty(), || {
             format!("{kept} fragments of an old datagram and all of a new one make a packet")
         })?;
-        stand.wait_until(now.0 + Duration::from_secs(60))?;
+        testbed.wait_until(now.0 + Duration::from_secs(60))?;
         now.0 += Duration::from_secs(60);
-        let after = stand.push_all(now.tick(), TICK, Toward::Wide, &new_frames)?;
+        let after = testbed.push_all(now.tick(), TICK, Toward::Wide, &new_frames)?;
         holds(after == expected[1..], || "a poisoned key is not released after its deadline".to_owned())?;
     }
-    field.end(&mut stand)
+    field.end(&mut testbed)
 }
 
 /// rel:A09: one datagram in fragments of eight bytes: in order, reversed, alternating and random. Each datagram
 /// must complete and use a single buffer. The bench measures the cost of each (`attack` in BENCHMARKS.md).
 pub fn fragment_smack(field: &mut Field) -> Verdict {
-    let mut stand = field.host().among_bystanders(500);
+    let mut testbed = field.host().among_bystanders(500);
     let (mut now, mut number, mut most) = (Clock::default(), 0, 0);
     for round in 0..field.times(60, 1) {
         for order in 0..4 {
@@ -290,9 +292,9 @@ pub fn fragment_smack(field: &mut Field) -> Verdict {
             }
             let mut left = Vec::new();
             for frame in &frames {
-                stand.push(now.tick(), Toward::Wide, frame)?;
-                left.extend(stand.left().map(|out| out.frame.to_vec()));
-                most = most.max(stand.held().1);
+                testbed.push(now.tick(), Toward::Wide, frame)?;
+                left.extend(testbed.left().map(|out| out.frame.to_vec()));
+                most = most.max(testbed.held().1);
             }
             holds(left == [craft::packet(&head, &upper)], || {
                 format!("order {order}: {} packets leave", left.len())
@@ -300,13 +302,13 @@ pub fn fragment_smack(field: &mut Field) -> Verdict {
         }
     }
     holds(most <= 3, || format!("{most} buffers were held for one datagram and a background datagram"))?;
-    field.end(&mut stand)
+    field.end(&mut testbed)
 }
 
 /// rel:A12: fragments without payload, and non-last fragments whose length is not a multiple of eight, at every
 /// offset. The fragments must be dropped without effect on the datagram with the same key.
 pub fn empty_fragments(field: &mut Field) -> Verdict {
-    let mut stand = field.host().among_bystanders(64);
+    let mut testbed = field.host().among_bystanders(64);
     let (mut now, mut number) = (Clock::default(), 0);
     for is_v6 in [false, true] {
         for len in 0..=field.times(64, 17) as usize {
@@ -320,30 +322,32 @@ pub fn empty_fragments(field: &mut Field) -> Verdict {
                     let [first, last] = [0, 1].map(|at| fragments(&head, &upper, 1_400).swap_remove(at));
                     let bad = fragment(&head, offset, more, &craft::bytes(number, len));
                     let reasons = [Reason::FragZeroLen, Reason::FragLenNot8, Reason::FragOversize];
-                    let ended = |stand: &Rig| reasons.map(|reason| stand.retired(reason)).iter().sum::<u64>();
-                    let before = ended(&stand);
-                    let left = stand.push_all(now.tick(), TICK, Toward::Wide, &[first, bad, last])?;
+                    let ended = |testbed: &Rig| reasons.map(|reason| testbed.retired(reason)).iter().sum::<u64>();
+                    let before = ended(&testbed);
+                    let left = testbed.push_all(now.tick(), TICK, Toward::Wide, &[first, bad, last])?;
                     let whole: Vec<_> = left.into_iter().filter(|frame| frame.len() > 1_400).collect();
                     holds(whole == [craft::packet(&head, &upper)], || {
                         format!("a fragment of {len} bytes at {offset} corrupts a datagram")
                     })?;
-                    holds(ended(&stand) == before + 1, || {
+                    holds(ended(&testbed) == before + 1, || {
                         format!("a fragment of {len} bytes at {offset} is accepted")
                     })?;
                 }
             }
         }
     }
-    field.end(&mut stand)
+    field.end(&mut testbed)
 }
 
-/// rel:A13: lengths near 65,535, whose sums overflow sixteen bits. Each datagram must be exact, or be dropped.
+/// rel:A13: datagrams of nearly 65,535 bytes or more, for which 16-bit sums overflow. Each datagram must be
+/// forwarded exactly, or be dropped if it is too long.
 pub fn wrapping_lengths(field: &mut Field) -> Verdict {
-    let mut stand = field.host();
-    stand.has_right_sums = false;
+    let mut testbed = field.host();
+    testbed.has_right_sums = false;
     let (mut now, mut number) = (Clock::default(), 0);
     for is_v6 in [false, true] {
-        // For IPv6, the longest that the wide link carries whole, and those beyond the header's length field.
+        // In IPv6, the limit is the longest datagram that the wide link carries unfragmented. The dropped datagrams
+        // exceed the length field of the header.
         let (most, next) = if is_v6 { (65_495, 65_536) } else { (65_515, 65_516) };
         for total in (most - field.times(200, 24) as usize..=most).chain(next..next + 40) {
             let head = fresh(is_v6, UDP, &mut number);
@@ -351,7 +355,7 @@ pub fn wrapping_lengths(field: &mut Field) -> Verdict {
             let room = field.dice.one_of(&[1_440, 8_000, 65_480]);
             let mut frames = fragments(&head, &upper, room);
             shuffle(field, &mut frames);
-            let left = stand.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
+            let left = testbed.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
             now.0 += TICK * 64;
             let whole = left.iter().find(|frame| wire::read(frame).is_some_and(|seen| seen.fragment.is_none()));
             let is_exact = whole.is_some_and(|whole| whole.ends_with(&upper) && whole.len() <= 65_575);
@@ -360,14 +364,14 @@ pub fn wrapping_lengths(field: &mut Field) -> Verdict {
             })?;
         }
     }
-    field.end(&mut stand)
+    field.end(&mut testbed)
 }
 
 /// rel:A14: two datagrams with alternating fragments. Their keys differ in only one part: version, either address,
 /// protocol, identification, VLAN or ingress port.
 pub fn short_keys(field: &mut Field) -> Verdict {
-    let mut stand = field.host();
-    stand.medium = LinkType::Ethernet;
+    let mut testbed = field.host();
+    testbed.medium = LinkType::Ethernet;
     let (mut now, mut number) = (Clock::default(), 0u64);
     for round in 0..field.times(20_000, 300) {
         for part in 0..7u32 {
@@ -377,7 +381,7 @@ pub fn short_keys(field: &mut Field) -> Verdict {
                 0 => Head { is_v6: !one.is_v6, ..one },
                 1 => Head { from: 5, ..one },
                 2 => Head { to: 6, ..one },
-                // In IPv6 the protocol is no part of the key (RFC 8200 section 4.5).
+                // In IPv6, the protocol is not part of the key (RFC 8200 section 4.5).
                 3 => Head { is_v6: false, protocol: ICMP, ..one },
                 4 => Head { id: one.id ^ 1 << 15, ..one },
                 _ => one,
@@ -391,10 +395,10 @@ pub fn short_keys(field: &mut Field) -> Verdict {
             let frames = [0, 1].map(|at| fragments(&[one, other][at], &uppers[at], 1_400));
             let mut left = Vec::new();
             for (turn, who) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
-                stand.ingress = if part == 6 { who as u32 } else { 0 };
+                testbed.ingress = if part == 6 { who as u32 } else { 0 };
                 let frame = in_ethernet(vlans[who], &frames[who][turn]);
-                stand.push(now.tick(), Toward::Wide, &frame)?;
-                left.extend(stand.left().map(|out| out.frame.to_vec()));
+                testbed.push(now.tick(), Toward::Wide, &frame)?;
+                left.extend(testbed.left().map(|out| out.frame.to_vec()));
             }
             let expected = [0, 1].map(|who| craft::packet(&[one, other][who], &uppers[who]));
             holds(left == expected, || {
@@ -402,13 +406,13 @@ pub fn short_keys(field: &mut Field) -> Verdict {
             })?;
         }
     }
-    field.end(&mut stand)
+    field.end(&mut testbed)
 }
 
 /// rel:A15: duplicates of 1 to 100 % of all fragments, at random places. Each datagram must be forwarded exactly
-/// once, and no other packet.
+/// once. No other packet may be forwarded.
 pub fn repeats(field: &mut Field) -> Verdict {
-    let mut stand = field.host().among_bystanders(64);
+    let mut testbed = field.host().among_bystanders(64);
     let (mut now, mut number) = (Clock::default(), 0);
     for share in 1..=100 {
         for _ in 0..field.times(50, 2) {
@@ -425,23 +429,23 @@ pub fn repeats(field: &mut Field) -> Verdict {
                 }
             }
             frames.extend(last);
-            let left = stand.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
+            let left = testbed.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
             now.0 += TICK * 64;
             holds(left == [craft::packet(&head, &upper)], || {
                 format!("{share} % repeats: {} packets leave", left.len())
             })?;
         }
     }
-    holds(stand.retired(Reason::FragRepeat) > 0, || "no fragment was a repeat".to_owned())?;
-    field.end(&mut stand)
+    holds(testbed.retired(Reason::FragRepeat) > 0, || "no fragment was a repeat".to_owned())?;
+    field.end(&mut testbed)
 }
 
 /// rel:A21: forged last fragments with all 65,536 identifications of a host pair. The forged fragments arrive
 /// before and between the pair's own fragments. Reassembly does not verify checksums (DEVIATIONS.md), so forged
 /// datagrams may be forwarded. No datagram with wrong bytes may have a correct checksum.
 pub fn poisoned_cache(field: &mut Field) -> Verdict {
-    let mut stand = field.host();
-    stand.has_right_sums = false;
+    let mut testbed = field.host();
+    testbed.has_right_sums = false;
     let mut now = Clock::default();
     let (mut good, mut forged_seen) = (0, 0);
     let count = field.times(65_536, 4_000) as u32;
@@ -455,7 +459,7 @@ pub fn poisoned_cache(field: &mut Field) -> Verdict {
             tail[0] ^= field.dice.from(1, 255) as u8;
             let forged = fragment(&head, 1_400, false, &tail);
             let frames = if is_before { [forged, first, last] } else { [first, last, forged] };
-            let left = stand.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
+            let left = testbed.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
             for frame in &left {
                 let Some(seen) = wire::read(frame).filter(|seen| seen.fragment.is_none()) else { continue };
                 let is_right = craft::is_sum_right(frame, &seen);
@@ -469,36 +473,36 @@ pub fn poisoned_cache(field: &mut Field) -> Verdict {
     holds(good >= u64::from(count) && forged_seen > 0, || {
         format!("of {count} datagrams before any forgery, {good} left, and {forged_seen} forged ones")
     })?;
-    field.end(&mut stand)
+    field.end(&mut testbed)
 }
 
 /// rel:A23: a host pair so fast that its identifications wrap repeatedly, while 1 % of the fragments is lost. No
-/// reassembled datagram may mix fragments of two. The same is tested with immediate wrapping, 50 % loss, and little
-/// memory.
+/// reassembled datagram may mix fragments of two. A second part has no interval between datagrams, 50 % loss, and
+/// little memory.
 pub fn wrapped_ids(field: &mut Field) -> Verdict {
-    let mut stand = field.host();
+    let mut testbed = field.host();
     let count = field.times(2_000_000, 150_000);
-    let whole_count = come_round(field, &mut stand, count, Duration::from_micros(10), 100)?;
+    let whole_count = come_round(field, &mut testbed, count, Duration::from_micros(10), 100)?;
     holds(whole_count > count * 97 / 100, || format!("{whole_count} of {count} datagrams leave"))?;
-    holds(stand.event(Event::Reassembled) == whole_count, || "the ledger has another count".to_owned())?;
-    field.end(&mut stand)?;
-    let mut stand = field.rig(&Gateway { pool: POOL_OF_FEW, ..host() }, [65_535, 1_500]);
-    come_round(field, &mut stand, field.times(4_000_000, 400_000), Duration::ZERO, 2)?;
-    let unheld = stand.retired(Reason::NoBuffer);
+    holds(testbed.event(Event::Reassembled) == whole_count, || "the ledger has another count".to_owned())?;
+    field.end(&mut testbed)?;
+    let mut testbed = field.rig(&Gateway { pool: POOL_OF_FEW, ..host() }, [65_535, 1_500]);
+    come_round(field, &mut testbed, field.times(4_000_000, 400_000), Duration::ZERO, 2)?;
+    let unheld = testbed.retired(Reason::NoBuffer);
     holds(unheld > 0, || "no fragment was refused for lack of memory".to_owned())?;
-    field.end(&mut stand)
+    field.end(&mut testbed)
 }
 
-/// Sends datagrams of a host pair at intervals of `gap`, without one in `lost_every` fragments. Returns the number
-/// of datagrams forwarded.
+/// Sends datagrams of a host pair at intervals of `gap`. One in `lost_every` fragments is lost. Returns the number
+/// of forwarded datagrams, or a description of a mixed datagram.
 fn come_round(
     field: &mut Field,
-    stand: &mut Rig,
+    testbed: &mut Rig,
     count: u64,
     gap: Duration,
     lost_every: u64,
 ) -> Result<u64, String> {
-    stand.has_right_sums = false;
+    testbed.has_right_sums = false;
     let mut whole_count = 0;
     for number in 0..count {
         let head = head(false, 1, 2, UDP, number as u32 & 0xFFFF);
@@ -510,8 +514,8 @@ fn come_round(
             if field.dice.one_in(lost_every) {
                 continue;
             }
-            stand.push(gap * number as u32, Toward::Wide, &frame)?;
-            for out in stand.left().filter(|out| !out.is_answer) {
+            testbed.push(gap * number as u32, Toward::Wide, &frame)?;
+            for out in testbed.left().filter(|out| !out.is_answer) {
                 let is_one = out.frame[20 + 8..20 + 16] == out.frame[out.frame.len() - 8..];
                 holds(is_one, || format!("datagram {number} is made of fragments of two datagrams"))?;
                 whole_count += 1;
@@ -521,7 +525,7 @@ fn come_round(
     Ok(whole_count)
 }
 
-/// A clock that increases with each reading.
+/// A simulated clock that advances by [`TICK`] at each reading.
 #[derive(Default)]
 pub struct Clock(pub Duration);
 
@@ -536,11 +540,11 @@ impl Clock {
 /// The header of a datagram with a unique key.
 pub fn fresh(is_v6: bool, protocol: u8, number: &mut u64) -> Head {
     *number += 1;
-    // A thousand pairs, so that none is fast.
+    // There are a thousand host pairs, so that no pair has a high rate.
     head(is_v6, 100 + (*number % 1_000) as u16, 2, protocol, (*number / 1_000) as u32)
 }
 
-/// Shuffles frames.
+/// Puts frames into a random order that depends only on the attack's seed.
 pub fn shuffle<T>(field: &mut Field, frames: &mut [T]) {
     for at in (1..frames.len()).rev() {
         frames.swap(at, field.dice.below(at as u64 + 1) as usize);

@@ -12,7 +12,7 @@ use engine::{Reason, Toward};
 
 /// rel:A17: two to twenty Fragment headers in a row. Such packets must neither be parsed nor reassembled.
 pub fn nested(field: &mut Field) -> Verdict {
-    let mut stand = field.host().among_bystanders(16);
+    let mut testbed = field.host().among_bystanders(16);
     let (mut now, mut number) = (Clock::default(), 0);
     let rounds = field.times(5_000, 100);
     for _ in 0..rounds {
@@ -25,19 +25,19 @@ pub fn nested(field: &mut Field) -> Verdict {
             }
             inner.extend([7; 32]);
             let frames = [fragment(&head, 0, true, &inner), fragment(&head, inner.len(), false, &[7; 8])];
-            let left = stand.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
+            let left = testbed.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
             holds(left.is_empty(), || format!("{depth} nested headers make a packet"))?;
         }
     }
-    let passed = stand.passed(Reason::FragNested) + stand.passed(Reason::ChainTooLong);
+    let passed = testbed.passed(Reason::FragNested) + testbed.passed(Reason::ChainTooLong);
     holds(passed == rounds * 19, || format!("of {} nested fragments, {passed} are recognised", rounds * 19))?;
-    field.end(&mut stand)
+    field.end(&mut testbed)
 }
 
 /// rel:A18: an atomic fragment between the fragments of a datagram with the same key. Both must be forwarded
 /// separately.
 pub fn atomic(field: &mut Field) -> Verdict {
-    let mut stand = field.host().among_bystanders(16);
+    let mut testbed = field.host().among_bystanders(16);
     let (mut now, mut number) = (Clock::default(), 0);
     for _ in 0..field.times(50_000, 1_000) {
         let head = fresh(true, UDP, &mut number);
@@ -45,18 +45,18 @@ pub fn atomic(field: &mut Field) -> Verdict {
         let mut frames = fragments(&head, &upper, 1_400);
         let at = field.dice.below(3) as usize;
         frames.insert(at, fragment(&head, 0, false, &alone));
-        let left = stand.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
+        let left = testbed.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
         let mut expected = vec![craft::packet(&head, &upper)];
         expected.insert(usize::from(at == 2), craft::packet(&head, &alone));
         holds(left == expected, || format!("atomic fragment at step {at}: {} packets leave", left.len()))?;
     }
-    field.end(&mut stand)
+    field.end(&mut testbed)
 }
 
 /// rel:A19: every chain of up to three extension headers before the Fragment header, and later fragments with a
 /// different chain. The reassembled datagram must have exactly the headers of its first fragment.
 pub fn chains(field: &mut Field) -> Verdict {
-    let mut stand = field.host().among_bystanders(16);
+    let mut testbed = field.host().among_bystanders(16);
     let (mut now, mut number) = (Clock::default(), 0);
     let kinds = [HOP_BY_HOP, ROUTING, DESTINATION];
     for _ in 0..field.times(500, 8) {
@@ -79,19 +79,19 @@ pub fn chains(field: &mut Field) -> Verdict {
                 frames[1] = with_extensions(&fragments(&head, &upper, 1_000)[1], &[(DESTINATION, &other)]);
             }
             super::fragments::shuffle(field, &mut frames);
-            let left = stand.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
+            let left = testbed.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
             let expected = with_extensions(&craft::packet(&head, &upper), &chain);
             holds(left == [expected], || format!("after headers {chosen:?}, {} packets leave", left.len()))?;
         }
     }
-    field.end(&mut stand)
+    field.end(&mut testbed)
 }
 
-/// rel:A20: chains of extension headers of 8 to 1,400 bytes, in headers of every length. Packets with more than
-/// eight headers or 256 bytes must stay unparsed, and two counters must count them. Within the limit, a fragment
-/// behind the chain must be reassembled.
+/// rel:A20: chains of 1 to 24 extension headers, each of 8 to 1,400 bytes. Packets with more than eight extension
+/// headers, or more than 256 bytes of them, must be forwarded unparsed and counted. Within these limits, fragments
+/// with the chain must be reassembled.
 pub fn endless_chain(field: &mut Field) -> Verdict {
-    let mut stand = field.host().among_bystanders(16);
+    let mut testbed = field.host().among_bystanders(16);
     let (mut now, mut number) = (Clock::default(), 0);
     for _ in 0..field.times(400, 8) {
         for count in 1..=24usize {
@@ -103,11 +103,11 @@ pub fn endless_chain(field: &mut Field) -> Verdict {
                 let bytes = padding(len);
                 let chain: Vec<(u8, &[u8])> = (0..count).map(|_| (DESTINATION, bytes.as_slice())).collect();
                 let upper = udp(&head, 9, &[7; 32]);
-                let before = stand.passed(Reason::ChainTooLong);
+                let before = testbed.passed(Reason::ChainTooLong);
                 let whole = with_extensions(&craft::packet(&head, &upper), &chain);
-                stand.push(now.tick(), Toward::Wide, &whole)?;
-                let left = stand.left().filter(|out| out.frame == whole).count() as u64;
-                let unread = stand.passed(Reason::ChainTooLong) - before;
+                testbed.push(now.tick(), Toward::Wide, &whole)?;
+                let left = testbed.left().filter(|out| out.frame == whole).count() as u64;
+                let unread = testbed.passed(Reason::ChainTooLong) - before;
                 let is_long = count > 8 || count * len > 256;
                 holds(unread == u64::from(is_long) && left + unread == 1, || {
                     format!("{count} headers of {len} bytes: {left} packets leave, {unread} are not parsed")
@@ -115,10 +115,10 @@ pub fn endless_chain(field: &mut Field) -> Verdict {
                 let upper = udp(&head, 9, &craft::bytes(number, 2_000));
                 let frames: Vec<_> =
                     fragments(&head, &upper, 1_000).iter().map(|frame| with_extensions(frame, &chain)).collect();
-                let before = stand.passed(Reason::ChainTooLong);
-                let left = stand.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
+                let before = testbed.passed(Reason::ChainTooLong);
+                let left = testbed.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
                 now.0 += TICK * 8;
-                let unread = stand.passed(Reason::ChainTooLong) - before;
+                let unread = testbed.passed(Reason::ChainTooLong) - before;
                 let joined = with_extensions(&craft::packet(&head, &upper), &chain);
                 let is_kept = if is_long { unread == frames.len() as u64 } else { left == [joined] && unread == 0 };
                 holds(is_kept, || {
@@ -130,11 +130,11 @@ pub fn endless_chain(field: &mut Field) -> Verdict {
             }
         }
     }
-    field.end(&mut stand)
+    field.end(&mut testbed)
 }
 
-/// rel:A25: datagrams of every length over links with MTUs of 1,280 to 65,535 bytes. A card fragments them, and
-/// another reassembles them. The datagrams must arrive unchanged.
+/// rel:A25: datagrams of every length over links with MTUs of 1,280 to 65,535 bytes. One wide interface fragments
+/// them, and another reassembles them. The datagrams must arrive unchanged.
 pub fn jumbo(field: &mut Field) -> Verdict {
     let mut number = 0;
     for mtu in [1_280, 4_615, 4_616, 9_000, 16_384, 65_535] {
@@ -170,7 +170,7 @@ pub fn tunnelled(field: &mut Field) -> Verdict {
         let inner_head = fresh(field.dice.one_in(2), UDP, &mut number);
         let mut inner = fragment(&inner_head, 8 * field.dice.below(100) as usize, more, &craft::bytes(number, len));
         if field.dice.one_in(2) {
-            // A wrong total length or offset.
+            // One changed byte among the fields for length, identification and fragment offset.
             let at = field.dice.from(2, 7) as usize;
             inner[at] ^= field.dice.number() as u8;
         }
@@ -247,8 +247,8 @@ pub fn recursion(field: &mut Field) -> Verdict {
     field.end(&mut far)
 }
 
-/// Sends a packet between hosts behind two cards, fragmented if needed, and compares the result. Only the IPv4
-/// identification may differ, because the card sets it on fragmentation.
+/// Sends a packet through two wide interfaces, fragmented if needed, and compares the result. Only the IPv4
+/// identification may differ, because the first wide interface sets it when it fragments.
 fn round_trip(near: &mut Rig, far: &mut Rig, now: &mut Clock, packet: &[u8]) -> Verdict {
     near.push(now.tick(), Toward::Narrow, packet)?;
     let wires: Vec<_> = near.left().map(|out| out.frame.to_vec()).collect();

@@ -40,13 +40,13 @@ enum State {
     Judged(Judge),
     /// Not yet, because the component that it attacks (named here) does not exist.
     Waiting(&'static str),
-    /// By tests on live ports: their names, and the paths of their files.
+    /// By tests with ports of the kernel: the name of each test, and the path of its file.
     Live(&'static [(&'static str, &'static str)]),
 }
 
 type Judge = fn(&mut Field) -> Verdict;
 
-/// The length of a run.
+/// The number of repetitions of an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// Few repetitions, for a test that runs all attacks within seconds.
@@ -77,9 +77,9 @@ pub enum End {
     Withstood,
     /// The gateway violated a law or limit, as described.
     Broken(String),
-    /// The attack was not run, because this component does not exist.
+    /// The attack was not run, because the component that it attacks (named here) does not exist.
     Waiting(&'static str),
-    /// The attack is covered by these tests on live ports: name and file of each.
+    /// The attack was not run, because these tests with ports of the kernel cover it: name and file of each.
     Live(&'static [(&'static str, &'static str)]),
 }
 
@@ -110,7 +110,7 @@ impl Attack {
     }
 }
 
-/// The tools that a judge needs.
+/// The seed and random numbers of an attack, its number of repetitions, and the count of its packets.
 struct Field {
     dice: Rng,
     seed: u64,
@@ -119,18 +119,17 @@ struct Field {
 }
 
 impl Field {
-    /// Returns `full` repetitions in a full run, and `short` in a short run.
+    /// Returns `full` if the extent is [`Extent::Full`], and `short` if it is [`Extent::Short`].
     fn times(&self, full: u64, short: u64) -> u64 {
         if self.extent == Extent::Full { full } else { short }
     }
 
-    /// The network card of a host on a link with MTU 1,500. The card reassembles datagrams, and drops incomplete
-    /// ones.
+    /// A wide interface on a link with an MTU of 1,500 bytes. It reassembles datagrams, and drops incomplete ones.
     fn host(&self) -> Rig {
         self.rig(&host(), [65_535, 1_500])
     }
 
-    /// A border between links with MTUs 9,000 and 1,500.
+    /// A border between links with MTUs of 9,000 and 1,500 bytes.
     fn border(&self) -> Rig {
         self.rig(&Gateway::new(GatewayRole::Border, 0), [9_000, 1_500])
     }
@@ -139,14 +138,14 @@ impl Field {
         Rig::new(gateway, mtus, self.seed)
     }
 
-    /// Finishes an attack on a gateway, and checks the laws for the end of a run.
-    fn end(&mut self, stand: &mut Rig) -> Verdict {
-        self.packets += stand.packets;
-        stand.end()
+    /// Ends an attack on a gateway: adds the gateway's packet count, and checks the laws that hold at the end.
+    fn end(&mut self, testbed: &mut Rig) -> Verdict {
+        self.packets += testbed.packets;
+        testbed.end()
     }
 }
 
-/// Settings of a host's network card that drops incomplete datagrams.
+/// Settings of a wide interface that drops incomplete datagrams.
 fn host() -> Gateway {
     Gateway { late: Lateness::Retire, ..Gateway::new(GatewayRole::WideInterface, 0) }
 }

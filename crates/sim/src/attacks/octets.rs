@@ -1,6 +1,6 @@
 //! Fragments of one datagram -> its octets, or nothing.
 //!
-//! This reference model stores each octet separately, so that it can be checked by reading.
+//! This reference model stores each octet separately, so that a reader can see that the code is correct.
 
 /// The received octets of one datagram.
 #[derive(Clone, Debug, Default)]

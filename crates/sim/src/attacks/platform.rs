@@ -12,13 +12,14 @@ use crate::wire::V4_LEN;
 use engine::{Reason, Toward};
 use packet::LinkType;
 
-/// rel:A52: frames of 0 to 60 bytes with every link type, with or without a valid start. Frames with a complete
-/// packet must be parsed. Frames that are truncated or too short must be forwarded unparsed, with a counted reason.
+/// rel:A52: frames of 0 to 60 bytes with every link type. Two thirds of them start with a link header and a packet,
+/// the others are random bytes. Frames with a complete packet must be parsed. Frames that are truncated or too
+/// short must be forwarded unparsed, with a counted reason.
 pub fn short_frames(field: &mut Field) -> Verdict {
     let media = [LinkType::Ip, LinkType::Ethernet, LinkType::Loopback, LinkType::Cooked, LinkType::Cooked2];
     for medium in media {
-        let mut stand = field.border();
-        (stand.medium, stand.has_right_sums) = (medium, false);
+        let mut testbed = field.border();
+        (testbed.medium, testbed.has_right_sums) = (medium, false);
         let (mut now, mut number, mut wholes) = (Clock::default(), 0, 0);
         for _ in 0..field.times(4_000, 60) {
             for len in 0..=60usize {
@@ -26,14 +27,14 @@ pub fn short_frames(field: &mut Field) -> Verdict {
                 let is_packet = !field.dice.one_in(3);
                 let mut frame =
                     if is_packet { on_link(field, medium, &packet) } else { craft::bytes(field.dice.number(), 60) };
-                // A frame without VLANs, and the shorter of the two IP headers.
+                // The shortest frame that can contain a packet: without VLAN tags, and with an IPv4 header.
                 let least = link_len_min(medium) + V4_LEN;
                 let is_whole = is_packet && frame.len() <= len;
                 let is_cut = is_packet && frame.len() > len || len < least;
                 frame.resize(len, 0);
-                let [read, passed] = fates(&stand);
-                stand.push(now.tick(), Toward::Wide, &frame)?;
-                let [read, passed] = [fates(&stand)[0] - read, fates(&stand)[1] - passed];
+                let [read, passed] = fates(&testbed);
+                testbed.push(now.tick(), Toward::Wide, &frame)?;
+                let [read, passed] = [fates(&testbed)[0] - read, fates(&testbed)[1] - passed];
                 holds(!(is_whole && read != 1 || is_cut && passed != 1) && read + passed == 1, || {
                     format!(
                         "a frame of {len} bytes on {medium:?} is parsed {read} times, and passes {passed} times"
@@ -43,7 +44,7 @@ pub fn short_frames(field: &mut Field) -> Verdict {
             }
         }
         holds(wholes > 0, || format!("no frame on {medium:?} holds a packet"))?;
-        field.end(&mut stand)?;
+        field.end(&mut testbed)?;
     }
     Ok(())
 }
@@ -74,9 +75,9 @@ fn link_len_min(medium: LinkType) -> usize {
     }
 }
 
-/// Number of frames parsed, and number of frames forwarded unparsed.
-fn fates(stand: &Rig) -> [u64; 2] {
-    let ledger = stand.ledger(Toward::Wide);
+/// Number of frames toward the wide side that were parsed, and number that were forwarded unparsed.
+fn fates(testbed: &Rig) -> [u64; 2] {
+    let ledger = testbed.ledger(Toward::Wide);
     [ledger.received.packets, Reason::ALL.iter().map(|reason| ledger.passed(*reason).packets).sum()]
 }
 
@@ -89,13 +90,13 @@ pub fn panics(field: &mut Field) -> Verdict {
         let reassemble = field.dice.one_in(2);
         let gateway = Gateway { reassemble, merge: !reassemble, ..Gateway::new(role, 0) };
         let narrow_mtu = field.dice.one_of(&[1_280, 1_400, 1_500]);
-        let mut stand = field.rig(&gateway, [9_000, narrow_mtu]);
-        stand.has_right_sums = false;
+        let mut testbed = field.rig(&gateway, [9_000, narrow_mtu]);
+        testbed.has_right_sums = false;
         let (mut now, mut number) = (Clock::default(), 0);
         for _ in 0..1_000 {
             let mut frame = anything(field, &mut number);
             for _ in 0..field.dice.below(4) {
-                // Mostly in headers.
+                // Three of four flipped bits are in the first 64 bytes, where the headers are.
                 let most = if field.dice.one_in(4) { frame.len() as u64 } else { 64 };
                 let at = field.dice.below(most.min(frame.len() as u64)) as usize;
                 frame[at] ^= 1 << field.dice.below(8);
@@ -110,12 +111,12 @@ pub fn panics(field: &mut Field) -> Verdict {
                 frame.truncate(field.dice.below(80) as usize);
             }
             let toward = if field.dice.one_in(3) { Toward::Narrow } else { Toward::Wide };
-            stand.push(now.tick(), toward, &frame)?;
+            testbed.push(now.tick(), toward, &frame)?;
             if field.dice.one_in(16) {
-                stand.rest()?;
+                testbed.rest()?;
             }
         }
-        field.end(&mut stand)?;
+        field.end(&mut testbed)?;
     }
     Ok(())
 }

@@ -143,7 +143,8 @@ impl Rig {
         arrived
     }
 
-    /// Processes frames in bursts or at intervals of `gap`. The output of all is kept.
+    /// Processes frames in bursts of random size, with a mean interval of `gap` per frame. Returns all transmitted
+    /// packets except ICMP errors.
     pub fn push_all<'a>(
         &mut self,
         at: Duration,
@@ -219,7 +220,7 @@ impl Rig {
         (held.packets, buffers)
     }
 
-    /// The engine's wide side.
+    /// The engine's state for packets toward the wide side.
     pub fn wide_side(&self) -> &Side {
         self.engine.side(Toward::Wide.direction())
     }
@@ -358,7 +359,7 @@ impl Rig {
         Ok(())
     }
 
-    /// Checks the transmitted packets of background hosts.
+    /// Checks the transmitted background packets, and removes them from the attack's output.
     fn bystanders_take(&mut self, bystanders: &mut BackgroundTraffic) -> Verdict {
         let Rig { now, left, bytes, .. } = self;
         let mut outcome = Ok(());
@@ -405,7 +406,8 @@ impl RigDirection {
         }
         self.since_walk += 1;
         if self.since_walk >= self.walk_len {
-            // A poisoned key is charged this much, and has no buffer.
+            // A poisoned key is charged 512 bytes and has no buffer. The next recount follows after as many checks
+            // as there may be poisoned keys.
             let poisoned = charges.iter().sum::<usize>() / 512;
             (self.since_walk, self.walk_len) = (0, poisoned);
             engine.check(direction)?;
@@ -416,5 +418,5 @@ impl RigDirection {
 
 /// Both sides of a gateway.
 const BOTH: [Toward; 2] = [Toward::Wide, Toward::Narrow];
-/// Numbers of frames in a burst, chosen at random.
+/// Possible numbers of frames in a burst, one of which is chosen at random.
 const BURSTS: [usize; 6] = [1, 1, 1, 2, 5, 64];

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 /// (`attack` in BENCHMARKS.md).
 pub fn segment_smack(field: &mut Field) -> Verdict {
     for mode in [Mode::Resize, Mode::Reversible] {
-        let mut stand = waiting(field, mode);
+        let mut testbed = waiting(field, mode);
         let mut stream = Stream::new(field.seed, false);
         let mut now = Clock::default();
         for _ in 0..field.times(4_000, 60) {
@@ -28,23 +28,23 @@ pub fn segment_smack(field: &mut Field) -> Verdict {
             for number in odd.chain((0..100).map(|number| 2 * number)) {
                 let frame = stream.segment_at(number * len, len as usize, ACK);
                 now.0 += Duration::from_nanos(100);
-                stand.push(now.0, Toward::Wide, &frame)?;
-                stream.take_all(&stand)?;
-                let (held, buffers) = stand.held();
+                testbed.push(now.0, Toward::Wide, &frame)?;
+                stream.take_all(&testbed)?;
+                let (held, buffers) = testbed.held();
                 holds(held <= 64 + 128 && buffers <= 66, || {
                     format!("{held} segments of one flow are held in {buffers} buffers")
                 })?;
             }
             stream.sent += 200 * len;
             now.0 += Duration::from_millis(50);
-            stand.wait_until(now.0)?;
-            stream.take_all(&stand)?;
+            testbed.wait_until(now.0)?;
+            stream.take_all(&testbed)?;
             stream.is_whole()?;
         }
-        let waited = stand.event(Event::Reordered);
+        let waited = testbed.event(Event::Reordered);
         holds(waited > 0 || mode == Mode::Reversible, || "no segment was reordered".to_owned())?;
-        holds(stand.event(Event::Coalesced) > 0, || "no segment was coalesced".to_owned())?;
-        field.end(&mut stand)?;
+        holds(testbed.event(Event::Coalesced) > 0, || "no segment was coalesced".to_owned())?;
+        field.end(&mut testbed)?;
     }
     Ok(())
 }
@@ -54,7 +54,7 @@ pub fn segment_smack(field: &mut Field) -> Verdict {
 pub fn many_segments(field: &mut Field) -> Verdict {
     for (role, mode) in BOTH_MODES {
         let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
-        let mut stand = field.rig(&gateway, [65_535, 1_500]);
+        let mut testbed = field.rig(&gateway, [65_535, 1_500]);
         let mut stream = Stream::new(field.seed, false);
         let mut now = Clock::default();
         for len in 1..=100 {
@@ -62,20 +62,20 @@ pub fn many_segments(field: &mut Field) -> Verdict {
                 for _ in 0..700 {
                     let frame = stream.segment_at(0, len, ACK);
                     stream.sent += len as u64;
-                    stand.push(now.0, Toward::Wide, &frame)?;
-                    stream.take_all(&stand)?;
-                    let held = stand.held().0;
+                    testbed.push(now.0, Toward::Wide, &frame)?;
+                    stream.take_all(&testbed)?;
+                    let held = testbed.held().0;
                     holds(mode == Mode::Resize || held <= 128, || {
                         format!("{held} segments are in one GSO packet")
                     })?;
                 }
                 now.tick();
-                stand.rest()?;
-                stream.take_all(&stand)?;
+                testbed.rest()?;
+                stream.take_all(&testbed)?;
                 stream.is_whole()?;
             }
         }
-        end_joined(field, &mut stand)?;
+        end_joined(field, &mut testbed)?;
     }
     Ok(())
 }
@@ -85,7 +85,7 @@ pub fn many_segments(field: &mut Field) -> Verdict {
 pub fn strange_acks(field: &mut Field) -> Verdict {
     for (role, mode) in BOTH_MODES {
         let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
-        let mut stand = field.rig(&gateway, [9_000, 1_500]);
+        let mut testbed = field.rig(&gateway, [9_000, 1_500]);
         let (mut now, mut ack) = (Clock::default(), 0u32);
         let (mut came, mut went) = (Vec::new(), Vec::new());
         for turn in 0..field.times(500_000, 8_000) {
@@ -98,14 +98,14 @@ pub fn strange_acks(field: &mut Field) -> Verdict {
             let said = Tcp { ack, ..Tcp::of([80, 1], 5) };
             let frame = craft::segment(&head(false, 2, 1, TCP, turn as u32 & 0xFFFF), &said, &[]);
             let toward = if turn % 2 == 0 { Toward::Wide } else { Toward::Narrow };
-            stand.push(now.tick(), toward, &frame)?;
-            went.extend(stand.left().map(|out| out.frame.to_vec()));
+            testbed.push(now.tick(), toward, &frame)?;
+            went.extend(testbed.left().map(|out| out.frame.to_vec()));
             came.push(frame);
         }
         holds(came == went, || {
             format!("{} acknowledgements arrived, {} left; counts or contents differ", came.len(), went.len())
         })?;
-        field.end(&mut stand)?;
+        field.end(&mut testbed)?;
     }
     Ok(())
 }
@@ -117,9 +117,9 @@ pub fn oversize_runs(field: &mut Field) -> Verdict {
         let (role, mode) = BOTH_MODES[round as usize % 2];
         let wide_mtu = field.dice.one_of(&[1_500, 1_501, 2_000, 4_000, 9_000, 65_535]);
         let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
-        let mut stand = field.rig(&gateway, [wide_mtu, 1_500]);
-        run_stream(field, &mut stand, mode, round % 3 == 0)?;
-        field.end(&mut stand)?;
+        let mut testbed = field.rig(&gateway, [wide_mtu, 1_500]);
+        run_stream(field, &mut testbed, mode, round % 3 == 0)?;
+        field.end(&mut testbed)?;
     }
     Ok(())
 }
@@ -131,7 +131,7 @@ pub fn flags(field: &mut Field) -> Verdict {
     for (role, mode) in BOTH_MODES {
         for round in 0..field.times(60, 1) {
             let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
-            let mut stand = field.rig(&gateway, [9_000, 1_500]);
+            let mut testbed = field.rig(&gateway, [9_000, 1_500]);
             for flags in 0..=255u8 {
                 let ports = [flags.into(), 80 + round as u16];
                 let head = |id: &mut u32| {
@@ -145,28 +145,28 @@ pub fn flags(field: &mut Field) -> Verdict {
                 let len = field.dice.one_of(&[0, 100]);
                 let flagged = craft::segment(&head(&mut id), &Tcp { flags, ..Tcp::of(ports, 300) }, &vec![3; len]);
                 for frame in data.iter().chain([&flagged]) {
-                    stand.push(TICK * u32::from(flags), Toward::Wide, frame)?;
-                    order.extend(starts(&stand));
+                    testbed.push(TICK * u32::from(flags), Toward::Wide, frame)?;
+                    order.extend(starts(&testbed));
                 }
-                stand.rest()?;
-                order.extend(starts(&stand));
+                testbed.rest()?;
+                order.extend(starts(&testbed));
                 let bytes: usize = order.iter().map(|(_, len)| len).sum();
                 let is_in_order = order.is_sorted_by_key(|(seq, _)| *seq);
                 holds(bytes == 300 + len && is_in_order, || format!("flags {flags:#04x}: {order:?} leave"))?;
             }
-            field.end(&mut stand)?;
+            field.end(&mut testbed)?;
         }
     }
     Ok(())
 }
 
-/// rel:A43: every merge of two to six segments of different lengths, in frames with trailing bytes. The output
-/// payload must equal the input payload.
+/// rel:A43: two to six segments of different lengths, in frames with trailing bytes, which the gateway may
+/// coalesce. The output payload must equal the input payload.
 pub fn payloads(field: &mut Field) -> Verdict {
     for (role, mode) in BOTH_MODES {
         let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
-        let mut stand = field.rig(&gateway, [9_000, 1_500]);
-        stand.medium = LinkType::Ethernet;
+        let mut testbed = field.rig(&gateway, [9_000, 1_500]);
+        testbed.medium = LinkType::Ethernet;
         let mut now = Clock::default();
         for round in 0..field.times(60_000, 800) {
             let mut stream = Stream::new(round, round % 2 == 1);
@@ -178,26 +178,25 @@ pub fn payloads(field: &mut Field) -> Verdict {
                 stream.sent += len as u64;
                 // Bytes that a driver left after the packet.
                 frame.extend(craft::bytes(field.dice.number(), field.dice.below(20) as usize));
-                stand.push(now.0, Toward::Wide, &frame)?;
-                stream.take_all(&stand)?;
+                testbed.push(now.0, Toward::Wide, &frame)?;
+                stream.take_all(&testbed)?;
             }
             now.tick();
-            stand.rest()?;
-            stream.take_all(&stand)?;
+            testbed.rest()?;
+            stream.take_all(&testbed)?;
             stream.is_whole()?;
         }
-        end_joined(field, &mut stand)?;
+        end_joined(field, &mut testbed)?;
     }
     Ok(())
 }
 
-/// rel:A44: frames padded to 46 and to 60 bytes. Padding must never be treated as data, even if segments claim to
-/// be shorter.
+/// rel:A44: frames padded to 46 and to 60 bytes. Padding must never be treated as data.
 pub fn padded(field: &mut Field) -> Verdict {
     for (role, mode) in BOTH_MODES {
         let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
-        let mut stand = field.rig(&gateway, [9_000, 1_500]);
-        stand.medium = LinkType::Ethernet;
+        let mut testbed = field.rig(&gateway, [9_000, 1_500]);
+        testbed.medium = LinkType::Ethernet;
         let mut now = Clock::default();
         let mut stream = Stream::new(field.seed, false);
         for round in 0..field.times(200_000, 3_000) {
@@ -205,16 +204,16 @@ pub fn padded(field: &mut Field) -> Verdict {
             let mut frame = in_ethernet(&[], &stream.segment_at(0, len, ACK));
             stream.sent += len as u64;
             frame.resize(frame.len().max(field.dice.one_of(&[46, 60, 64])), 0xAA);
-            stand.push(now.0, Toward::Wide, &frame)?;
-            stream.take_all(&stand)?;
+            testbed.push(now.0, Toward::Wide, &frame)?;
+            stream.take_all(&testbed)?;
             if round % 6 == 5 {
                 now.tick();
-                stand.rest()?;
-                stream.take_all(&stand)?;
+                testbed.rest()?;
+                stream.take_all(&testbed)?;
                 stream.is_whole()?;
             }
         }
-        end_joined(field, &mut stand)?;
+        end_joined(field, &mut testbed)?;
     }
     Ok(())
 }
@@ -223,14 +222,14 @@ pub fn padded(field: &mut Field) -> Verdict {
 /// both, byte for byte.
 pub fn metadata(field: &mut Field) -> Verdict {
     let gateway = Gateway::new(GatewayRole::ReceiveOffload, 0);
-    let mut stand = field.rig(&gateway, [9_000, 1_500]);
-    stand.has_right_sums = false;
+    let mut testbed = field.rig(&gateway, [9_000, 1_500]);
+    testbed.has_right_sums = false;
     let mut now = Clock::default();
     let options = [1, 1, 8, 10, 0, 0, 0, 9, 0, 0, 0, 3];
     for is_v6 in [false, true] {
         let header_len = if is_v6 { 40 } else { 20 } + 32;
         for at in 0..header_len {
-            // The version and the header length determine the meaning of all other bytes.
+            // The full attack tries every other value of the byte, the short attack only changes of one bit.
             for change in 0..field.times(256, 24) {
                 let change = if field.times(1, 0) == 1 { change as u8 } else { 1u8.rotate_left(change as u32) };
                 let mut frames: Vec<_> = (0..3u32)
@@ -246,15 +245,15 @@ pub fn metadata(field: &mut Field) -> Verdict {
                     continue;
                 }
                 reseal(&mut frames[1]);
-                let before = owed(&stand);
-                let mut left = stand.push_all(now.0, TICK / 16, Toward::Wide, &frames)?;
-                let due = owed(&stand) - before;
+                let before = owed(&testbed);
+                let mut left = testbed.push_all(now.0, TICK / 16, Toward::Wide, &frames)?;
+                let due = owed(&testbed) - before;
                 now.0 += Duration::from_secs(70);
                 let mut readable: Vec<_> = frames.into_iter().filter(|frame| left.contains(frame)).collect();
                 // A segment of another flow may leave earlier.
                 left.sort();
                 readable.sort();
-                // A frame that is no packet any more does not pass through the rig's output.
+                // The rig's output does not contain frames that are no longer IP packets.
                 let is_same = left == readable && left.len() >= 2 && left.len() as u64 == due;
                 holds(is_same, || {
                     format!("header byte {at}, changed by {change:#04x}: {} of {due} packets leave", left.len())
@@ -262,7 +261,7 @@ pub fn metadata(field: &mut Field) -> Verdict {
             }
         }
     }
-    field.end(&mut stand)?;
+    field.end(&mut testbed)?;
     moving_on(field)?;
     shifted(field)
 }
@@ -273,9 +272,9 @@ pub fn metadata(field: &mut Field) -> Verdict {
 fn moving_on(field: &mut Field) -> Verdict {
     for is_v6 in [false, true] {
         let gateway = Gateway { coalesce: Some(Mode::Resize), ..Gateway::new(GatewayRole::Border, 0) };
-        let mut stand = field.rig(&gateway, [9_000, 1_500]);
+        let mut testbed = field.rig(&gateway, [9_000, 1_500]);
         let mut now = Clock::default();
-        // Value, echo and acknowledgement of each segment.
+        // Timestamp, echo and acknowledgement of each segment.
         let mut said = vec![[u32::MAX - 50; 3]];
         for number in 0..field.times(200_000, 2_000) as u32 {
             let mut next = said[number as usize];
@@ -289,23 +288,23 @@ fn moving_on(field: &mut Field) -> Verdict {
             let head = head(is_v6, 1, 2, TCP, 1 + number % 60_000);
             let frame = craft::segment(&head, &tcp, &craft::bytes(u64::from(number), MOVING_LEN));
             now.0 += Duration::from_nanos(100);
-            stand.push(now.0, Toward::Wide, &frame)?;
-            judge_moving_on(&stand, &said)?;
+            testbed.push(now.0, Toward::Wide, &frame)?;
+            judge_moving_on(&testbed, &said)?;
             if number % 16 == 15 {
                 now.tick();
-                stand.rest()?;
-                judge_moving_on(&stand, &said)?;
+                testbed.rest()?;
+                judge_moving_on(&testbed, &said)?;
             }
         }
-        end_joined(field, &mut stand)?;
+        end_joined(field, &mut testbed)?;
     }
     Ok(())
 }
 
 /// Checks the output of [`moving_on`]. `said` lists timestamp, echo and acknowledgement of the input segments.
-fn judge_moving_on(stand: &Rig, said: &[[u32; 3]]) -> Verdict {
+fn judge_moving_on(testbed: &Rig, said: &[[u32; 3]]) -> Verdict {
     let is_before = |one: u32, other: u32| (one.wrapping_sub(other) as i32) < 0;
-    stand.left().try_for_each(|out| {
+    testbed.left().try_for_each(|out| {
         let seen = wire::read(out.frame).ok_or("a segment cannot be parsed")?;
         let upper = craft::upper(out.frame, &seen);
         let [value, echo, ack] = [24, 28, 8].map(|at| wire::long(upper, at));
@@ -332,7 +331,8 @@ fn shifted(field: &mut Field) -> Verdict {
             parts.push((at, len, if field.dice.one_in(20) { ACK | PSH } else { ACK }));
             at += len as u32;
         }
-        // Mostly they wrap within the segments that arrive late.
+        // The position at which sequence numbers wrap. If segments were exchanged, the position is within a late
+        // one.
         let mut come_round = field.dice.below(u64::from(at)) as u32;
         for _ in 0..field.dice.below(6) {
             let at = field.dice.below(parts.len() as u64 - 1) as usize;
@@ -342,21 +342,21 @@ fn shifted(field: &mut Field) -> Verdict {
         }
         let mut outcomes = Vec::new();
         for begin in [1 << 30, come_round.wrapping_neg()] {
-            let mut stand = waiting(field, mode);
+            let mut testbed = waiting(field, mode);
             let mut left = Vec::new();
             for (number, (at, len, flags)) in parts.iter().enumerate() {
                 let said = Tcp { flags: *flags, ..Tcp::of([5, 6], begin.wrapping_add(*at)) };
                 let head = head(round % 2 == 1, 1, 2, TCP, number as u32 + 1);
-                stand.push(
+                testbed.push(
                     TICK * number as u32 / 100,
                     Toward::Wide,
                     &craft::segment(&head, &said, &vec![7; *len]),
                 )?;
-                left.extend(starts(&stand).into_iter().map(|(seq, len)| (number, seq.wrapping_sub(begin), len)));
+                left.extend(starts(&testbed).into_iter().map(|(seq, len)| (number, seq.wrapping_sub(begin), len)));
             }
-            stand.rest()?;
-            left.extend(starts(&stand).into_iter().map(|(seq, len)| (parts.len(), seq.wrapping_sub(begin), len)));
-            end_joined(field, &mut stand)?;
+            testbed.rest()?;
+            left.extend(starts(&testbed).into_iter().map(|(seq, len)| (parts.len(), seq.wrapping_sub(begin), len)));
+            end_joined(field, &mut testbed)?;
             outcomes.push(left);
         }
         holds(outcomes[0] == outcomes[1], || {
@@ -370,16 +370,17 @@ fn shifted(field: &mut Field) -> Verdict {
 }
 
 /// Number of packets received and not dropped, which must be transmitted.
-fn owed(stand: &Rig) -> u64 {
-    let ended: u64 = Reason::ALL.iter().map(|reason| stand.retired(*reason)).sum();
-    stand.ledger(Toward::Wide).received.packets - ended
+fn owed(testbed: &Rig) -> u64 {
+    let ended: u64 = Reason::ALL.iter().map(|reason| testbed.retired(*reason)).sum();
+    testbed.ledger(Toward::Wide).received.packets - ended
 }
 
-/// rel:A46: segments with a total length just below, equal to and just above 65,535 bytes.
+/// rel:A46: segments that would make a coalesced packet of just below, exactly or just above 65,535 bytes. All data
+/// must be delivered.
 pub fn longest_runs(field: &mut Field) -> Verdict {
     for (role, mode) in BOTH_MODES {
         let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
-        let mut stand = field.rig(&gateway, [65_535, 65_535]);
+        let mut testbed = field.rig(&gateway, [65_535, 65_535]);
         let mut now = Clock::default();
         for round in 0..field.times(8_000, 150) {
             let mut stream = Stream::new(round, round % 2 == 1);
@@ -389,15 +390,15 @@ pub fn longest_runs(field: &mut Field) -> Verdict {
             for len in [first, rest.min(65_000), 1, first] {
                 let frame = stream.segment_at(0, len, ACK);
                 stream.sent += len as u64;
-                stand.push(now.0, Toward::Wide, &frame)?;
-                stream.take_all(&stand)?;
+                testbed.push(now.0, Toward::Wide, &frame)?;
+                stream.take_all(&testbed)?;
             }
             now.tick();
-            stand.rest()?;
-            stream.take_all(&stand)?;
+            testbed.rest()?;
+            stream.take_all(&testbed)?;
             stream.is_whole()?;
         }
-        end_joined(field, &mut stand)?;
+        end_joined(field, &mut testbed)?;
     }
     Ok(())
 }
@@ -408,10 +409,10 @@ pub fn odd_sums(field: &mut Field) -> Verdict {
     for round in 0..field.times(3_000, 40) {
         let (role, mode) = BOTH_MODES[round as usize % 2];
         let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
-        let mut stand = field.rig(&gateway, [9_000, 1_500]);
+        let mut testbed = field.rig(&gateway, [9_000, 1_500]);
         let is_v6 = round % 3 == 0;
-        run_stream(field, &mut stand, mode, is_v6)?;
-        // Toward the narrow end: long segments of odd lengths. Two bytes of payload bring their checksum to zero.
+        run_stream(field, &mut testbed, mode, is_v6)?;
+        // Toward the narrow side: long segments of odd lengths. Two bytes of payload bring their checksum to zero.
         let head = head(is_v6, 2, 1, TCP, 5);
         let mut long = craft::tcp(
             &head,
@@ -423,16 +424,16 @@ pub fn odd_sums(field: &mut Field) -> Verdict {
         let both = u32::from(sum) + u32::from(old);
         long[TCP_LEN..TCP_LEN + 2].copy_from_slice(&((both & 0xFFFF) as u16 + (both >> 16) as u16).to_be_bytes());
         craft::seal(&head, &mut long, 16);
-        stand.push(Duration::from_secs(1), Toward::Narrow, &craft::packet(&head, &long))?;
-        let lens: usize = stand.left().map(|out| out.frame.len() - head.header_len() - TCP_LEN).sum();
+        testbed.push(Duration::from_secs(1), Toward::Narrow, &craft::packet(&head, &long))?;
+        let lens: usize = testbed.left().map(|out| out.frame.len() - head.header_len() - TCP_LEN).sum();
         holds(lens == long.len() - TCP_LEN, || format!("of {} payload bytes, {lens} leave", long.len() - TCP_LEN))?;
         let datagram = udp(&Head { protocol: UDP, ..head }, 9, &craft::bytes(round, 700));
-        stand.push(
+        testbed.push(
             Duration::from_secs(1),
             Toward::Narrow,
             &craft::packet(&Head { protocol: UDP, ..head }, &datagram),
         )?;
-        field.end(&mut stand)?;
+        field.end(&mut testbed)?;
     }
     Ok(())
 }
@@ -443,8 +444,8 @@ pub fn laundering(field: &mut Field) -> Verdict {
     for (role, mode) in BOTH_MODES {
         for toward in [Toward::Wide, Toward::Narrow] {
             let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
-            let mut stand = field.rig(&gateway, [9_000, 1_500]);
-            stand.has_right_sums = false;
+            let mut testbed = field.rig(&gateway, [9_000, 1_500]);
+            testbed.has_right_sums = false;
             let mut now = Clock::default();
             let mut stream = Stream::new(field.seed, false);
             stream.may_be_damaged = true;
@@ -457,21 +458,21 @@ pub fn laundering(field: &mut Field) -> Verdict {
                     let at = field.dice.from(32, frame.len() as u64 - 1) as usize;
                     frame[at] ^= 1 << field.dice.below(8);
                 }
-                stand.push(now.0, toward, &frame)?;
-                stream.take_all(&stand)?;
+                testbed.push(now.0, toward, &frame)?;
+                stream.take_all(&testbed)?;
                 if round % 8 == 7 {
                     now.tick();
-                    stand.rest()?;
-                    stream.take_all(&stand)?;
+                    testbed.rest()?;
+                    stream.take_all(&testbed)?;
                 }
             }
             holds(stream.wrong > 0, || "no damaged packet left".to_owned())?;
             if toward == Toward::Wide {
-                end_joined(field, &mut stand)?;
+                end_joined(field, &mut testbed)?;
             } else {
-                let made = stand.ledger(toward).event(Event::Segments).packets;
+                let made = testbed.ledger(toward).event(Event::Segments).packets;
                 holds(made > 0, || "no packet was segmented".to_owned())?;
-                field.end(&mut stand)?;
+                field.end(&mut testbed)?;
             }
         }
     }
@@ -488,7 +489,8 @@ struct Stream {
     sent: u64,
     /// Number of bytes delivered.
     arrived: u64,
-    /// Delivered ranges: end by start. No byte is sent twice, so none may be delivered twice.
+    /// The delivered ranges of the stream: start of each -> end. No byte is sent twice, so none may be delivered
+    /// twice.
     places: BTreeMap<u64, u64>,
     may_be_damaged: bool,
     /// Number of packets delivered with a wrong checksum.
@@ -511,7 +513,7 @@ impl Stream {
         }
     }
 
-    /// A segment of `len` bytes that starts `ahead` bytes behind the data sent so far.
+    /// A segment of `len` bytes. Its payload starts `ahead` bytes after the end of the data sent so far.
     fn segment_at(&mut self, ahead: u64, len: usize, flags: u8) -> Vec<u8> {
         self.id += 1;
         let mut payload = vec![0; len];
@@ -522,8 +524,8 @@ impl Stream {
     }
 
     /// Checks the transmitted packets of the stream.
-    fn take_all(&mut self, stand: &Rig) -> Verdict {
-        stand.left().try_for_each(|out| match wire::read(out.frame) {
+    fn take_all(&mut self, testbed: &Rig) -> Verdict {
+        testbed.left().try_for_each(|out| match wire::read(out.frame) {
             Some(seen) => self.take(out.frame, &seen),
             None => Err("a segment cannot be parsed".to_owned()),
         })
@@ -538,7 +540,7 @@ impl Stream {
         }
         let header_len = usize::from(upper[12] >> 4) * 4;
         let payload = upper.get(header_len..).unwrap_or_default();
-        // The nearest place with this sequence number.
+        // The stream offset with this sequence number that is nearest to the end of the data sent.
         let start =
             self.sent.wrapping_add_signed(i64::from(wire::long(upper, 4).wrapping_sub(self.sent as u32) as i32));
         if let Some(at) = self.pattern.first_wrong(start, payload) {
@@ -571,7 +573,7 @@ impl Stream {
 
 /// Sends a stream of a few hundred segments through a gateway, some out of order. Reversible mode must restore each
 /// segment unchanged.
-fn run_stream(field: &mut Field, stand: &mut Rig, mode: Mode, is_v6: bool) -> Verdict {
+fn run_stream(field: &mut Field, testbed: &mut Rig, mode: Mode, is_v6: bool) -> Verdict {
     let mut stream = Stream::new(field.dice.number(), is_v6);
     let mut now = Clock::default();
     let (mut came, mut went) = (Vec::new(), Vec::new());
@@ -588,14 +590,14 @@ fn run_stream(field: &mut Field, stand: &mut Rig, mode: Mode, is_v6: bool) -> Ve
             shuffle(field, &mut burst);
         }
         for frame in burst {
-            stand.push(now.tick(), Toward::Wide, &frame)?;
-            stream.take_all(stand)?;
-            went.extend(stand.left().map(|out| out.frame.to_vec()));
+            testbed.push(now.tick(), Toward::Wide, &frame)?;
+            stream.take_all(testbed)?;
+            went.extend(testbed.left().map(|out| out.frame.to_vec()));
             came.push(frame);
         }
-        stand.rest()?;
-        stream.take_all(stand)?;
-        went.extend(stand.left().map(|out| out.frame.to_vec()));
+        testbed.rest()?;
+        stream.take_all(testbed)?;
+        went.extend(testbed.left().map(|out| out.frame.to_vec()));
     }
     if mode == Mode::Reversible {
         came.sort();
@@ -604,33 +606,33 @@ fn run_stream(field: &mut Field, stand: &mut Rig, mode: Mode, is_v6: bool) -> Ve
             format!("{} segments arrived, {} left; counts or contents differ", came.len(), went.len())
         })?;
     }
-    let gathered = stand.event(Event::Coalesced);
+    let gathered = testbed.event(Event::Coalesced);
     holds(gathered > 0, || "no segment was coalesced".to_owned())?;
     stream.is_whole()
 }
 
-/// A gateway that holds segments for a while.
+/// A border that holds segments for 5 ms.
 fn waiting(field: &Field, mode: Mode) -> Rig {
     let hold = Some(Hold::Fixed(Duration::from_millis(5)));
     field.rig(&Gateway { coalesce: Some(mode), hold, ..Gateway::new(GatewayRole::Border, 0) }, [9_000, 1_500])
 }
 
 /// Finishes an attack on a coalescing gateway, and checks that segments were coalesced.
-fn end_joined(field: &mut Field, stand: &mut Rig) -> Verdict {
-    stand.end()?;
-    let gathered = stand.event(Event::Coalesced);
-    let runs: u64 = Event::RUN_ENDS.iter().map(|event| stand.event(*event)).sum();
+fn end_joined(field: &mut Field, testbed: &mut Rig) -> Verdict {
+    testbed.end()?;
+    let gathered = testbed.event(Event::Coalesced);
+    let runs: u64 = Event::RUN_ENDS.iter().map(|event| testbed.event(*event)).sum();
     holds(gathered > runs, || format!("{gathered} segments left in {runs} coalesced packets: none was merged"))?;
-    field.end(stand)
+    field.end(testbed)
 }
 
 /// Sequence number and payload length of each transmitted segment.
-fn starts(stand: &Rig) -> Vec<(u32, usize)> {
+fn starts(testbed: &Rig) -> Vec<(u32, usize)> {
     let start = |frame: &[u8]| {
         let upper = craft::upper(frame, &wire::read(frame)?);
         Some((wire::long(upper, 4), upper.len() - usize::from(upper[12] >> 4) * 4))
     };
-    stand.left().filter_map(|out| start(out.frame)).collect()
+    testbed.left().filter_map(|out| start(out.frame)).collect()
 }
 
 /// Recomputes the checksums of a changed frame, if its headers permit.

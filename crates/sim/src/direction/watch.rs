@@ -1,6 +1,6 @@
 //! Packets of one direction -> counts, congestion marks and positions per flow.
 //!
-//! The direction compares them with the ledger and with its laws.
+//! `direction.rs` compares these measurements with the ledger, and checks the laws with them.
 
 use crate::wire;
 use engine::Tally;
@@ -28,8 +28,8 @@ pub struct EcnCounts {
     pub in_fragments: bool,
 }
 
-/// The highest position of a flow at ingress and at egress, and the amount of data behind it that came out of
-/// order.
+/// The highest position of a flow so far, at ingress and at egress. The `late` fields count data that followed data
+/// with a higher position.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OrderCheck {
     pub top_in: u64,

@@ -25,7 +25,7 @@ pub struct TcpApp {
 /// The results of one step of a connection.
 #[derive(Default)]
 struct News {
-    /// MTU of the host's link and sequence number, if a segment exceeded this MTU.
+    /// If a segment exceeded the MTU of the host's link: this MTU in bytes, and the segment's sequence number.
     too_long: Option<(u32, u32)>,
     has_opened: bool,
     is_peer_closed: bool,
@@ -57,12 +57,13 @@ impl Host {
         }
     }
 
-    /// Writes the application's next data, and closes after the last.
+    /// Writes the next data of the application. After the last data, closes the stream. Returns the time until the
+    /// next write; `None` after the last.
     pub(super) fn send_talk(&mut self, net: &mut Net, number: usize) -> Option<Duration> {
         let at = self.talker(number, 0)?;
         let flow = &mut net.flows[number];
         let is_first = flow.left == flow.plan.count;
-        // A fixed size is also the size of one write.
+        // A fixed size may exceed the limit of random writes.
         let most = if let Sizes::Fixed(len) = flow.plan.sizes { len } else { WRITE_MAX };
         let mut len = 0;
         for _ in 0..u64::from(flow.plan.burst).min(flow.left) {
@@ -83,7 +84,7 @@ impl Host {
         (!is_last).then_some(gap)
     }
 
-    /// Processes a segment with a correct checksum from host `from`.
+    /// Processes a segment from end `from` of connection `number`. Its checksum must be correct.
     pub(super) fn take_talk(&mut self, net: &mut Net, number: usize, from: usize, seen: &WireFacts, upper: &[u8]) {
         let flow = &net.flows[number];
         let hosts = flow.hosts_of(from);
@@ -99,7 +100,7 @@ impl Host {
             let wrong = flow.stream_of(from).first_wrong(start, payload);
             if let Some(wrong) = wrong.or((start + payload.len() as u64 > sent).then_some(payload.len())) {
                 let len = payload.len();
-                // The sender retransmits it.
+                // The segment counts as lost, so its sender retransmits the data.
                 return self.blame(net, number, format!("{len} bytes at {start} are wrong from byte {wrong} on"));
             }
         }

@@ -1,7 +1,7 @@
 //! Frames at one end of a wire -> frames at the other end, with delay, limited rate, loss and reordering.
 //!
 //! [`Link`] models one direction of a wire. The model has no clock: the simulator passes event times, and the lab's
-//! emulator passes real time. GSO packets must be segmented and checksums completed before, as for a real wire.
+//! emulator passes real time. As for a real wire, callers must first segment GSO packets and complete checksums.
 
 mod model;
 mod red;

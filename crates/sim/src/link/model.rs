@@ -3,9 +3,9 @@
 //! The model has no clock, because the caller passes the time. A frame first waits in the link's queue. Its
 //! transmission takes time according to the rate. Finally the delay passes.
 //!
-//! Losses and errors depend only on the seed and the frame's number. All offered frames are numbered. A run at
-//! another rate, or on a slower machine, therefore loses the same frames. Frames lost in transit do use the link's
-//! rate.
+//! Losses and errors depend only on the seed and the frame's number. All offered frames are numbered. A simulation
+//! at another rate, or on a slower machine, therefore loses the same frames. Frames that are lost in transit still
+//! take time to transmit.
 
 use super::red::Early;
 use super::shape::{LinkShape, Queue, REORDER_TIMEOUT, Reorder};
@@ -31,7 +31,8 @@ pub struct Link {
     held_back: VecDeque<HeldBack>,
     /// Delivery time of the last frame that was not delayed for reordering.
     last_due: Time,
-    /// Number of frames in transit so far without reordering. Overtaking frames are counted by this number.
+    /// Number of frames so far whose transit began without reordering. A held-back frame waits until this number
+    /// has reached its `after`.
     in_order_count: u64,
     /// One more than the highest frame number delivered.
     left_below: u64,
@@ -152,7 +153,8 @@ impl Link {
         }
     }
 
-    /// Allocates memory for `count` frames of up to `len` bytes, so that the first frames are not delayed.
+    /// Allocates memory for `count` frames of up to `len` bytes, so that allocation does not delay the first
+    /// frames.
     pub fn preallocate(&mut self, count: usize, len: usize) {
         let lent: Vec<Buffer> = (0..count).map_while(|_| self.pool.share(len)).collect();
         for mut buffer in lent {
@@ -167,7 +169,7 @@ impl Link {
         &self.shape
     }
 
-    /// Offers a frame at time `now`, which must not decrease.
+    /// Offers a frame at time `now`. The times of successive calls must not decrease.
     pub fn push(&mut self, now: Time, frame: &[u8]) -> Fate {
         self.push_with(now, frame.len(), |room| room.copy_from_slice(frame))
     }

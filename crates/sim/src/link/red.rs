@@ -26,8 +26,8 @@ impl Early {
     pub(super) fn share(&mut self, now: Time, line: &LinkModel, len: usize) -> f64 {
         let (frame_count, byte_count, free_at, rate) = line.waiting();
         if frame_count == 0 && free_at < now {
-            // Section 11 of the paper: an idle period counts as mean-size frames that found the queue empty, as
-            // many as fit into it.
+            // Section 11 of the paper: an idle period counts like the mean-size frames that the link could have
+            // transmitted in this period. These frames find the queue empty.
             let missed =
                 now.since(free_at).as_secs_f64() * rate.unwrap_or(u64::MAX) as f64 / (8 * RED_LEN_MEAN) as f64;
             self.average *= (1.0 - WEIGHT).powi(missed.min(1e6) as i32);

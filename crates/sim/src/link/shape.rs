@@ -16,14 +16,14 @@ use serde::{Deserialize, Serialize};
 pub struct LinkShape {
     /// Time from the end of a frame's transmission to its delivery.
     pub delay: Duration,
-    /// Maximum deviation of the delay, in both directions, with uniform distribution. A frame that would overtake
-    /// the previous frame is delivered together with it.
+    /// Maximum difference between the actual delay and `delay`, shorter or longer, with uniform distribution. A
+    /// frame that would overtake the previous frame is delivered together with it.
     pub jitter: Duration,
     /// Rate of transmissions; `None` = unlimited.
     pub rate_bits_per_second: Option<u64>,
     /// Link-layer overhead per frame, in bytes, such as 24 for Ethernet's preamble, FCS and gap.
     pub overhead_len: usize,
-    /// Limit of the queue. If it is full, arriving frames are dropped.
+    /// Limit of the queue. Frames that arrive while the queue is full are dropped.
     pub queue: Queue,
     /// Probability that a frame is lost in transit, independent of other frames.
     pub loss: f64,
@@ -59,7 +59,7 @@ pub struct Red {
     pub mode: RedMode,
     /// Average queue length up to which no frames are dropped.
     pub min: usize,
-    /// Average queue length from which all frames are dropped.
+    /// Average queue length at and above which all frames are dropped.
     pub max: usize,
     /// Drop probability just below `max`.
     pub share: f64,
@@ -88,8 +88,8 @@ pub struct Burst {
 pub struct Reorder {
     /// Probability that a frame is delayed.
     pub share: f64,
-    /// Number of frames that overtake one that is held back. If too few come, it arrives late by
-    /// [`REORDER_TIMEOUT`].
+    /// Number of frames that overtake a held-back frame. If too few follow, the frame is delivered
+    /// [`REORDER_TIMEOUT`] late.
     pub displacement: usize,
 }
 

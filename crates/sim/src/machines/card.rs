@@ -1,6 +1,6 @@
 //! Messages -> the transmission times of their fragments.
 //!
-//! The model is a network card with little memory that fragments and reassembles datagrams (G2 to G5, G26).
+//! The model is a NIC that fragments and reassembles datagrams in little memory (G2 to G5, G26).
 
 use super::FRAMING_LEN;
 use super::dma::{Dma, DmaSettings, Notice, Request, WriteOrder};
@@ -9,18 +9,18 @@ use engine::Limits;
 use packet::Time;
 use std::time::Duration;
 
-/// A network card whose firmware fragments datagrams.
+/// A NIC whose firmware fragments datagrams.
 #[derive(Clone, Debug)]
 pub struct Card {
     /// Memory for program, rings and the table of incomplete datagrams, in bytes.
     pub memory_len: u32,
-    /// Number of the card's processors.
+    /// Number of processors on the NIC.
     pub processor_count: u32,
     /// Clock rate of each processor, in hertz.
     pub hertz: u64,
-    /// Settings of the card's DMA engine.
+    /// Settings of the NIC's DMA engine.
     pub dma: DmaSettings,
-    /// Rate of the card's link.
+    /// Rate of the NIC's link.
     pub bits_per_second: u64,
     /// Buffer classes for received frames (G2).
     pub classes: [Class; 3],
@@ -38,7 +38,7 @@ pub struct Sending {
 }
 
 impl Card {
-    /// A Tigon II card on a bus of this rate (G2, G26, gB7).
+    /// A Tigon II NIC on a bus of this rate (G2, G26, gB7).
     pub fn tigon_2(bus_bytes_per_second: u64) -> Card {
         Card {
             memory_len: 2 << 20,
@@ -62,12 +62,12 @@ impl Card {
         }
     }
 
-    /// The card's receive ring with all buffers free.
+    /// The NIC's receive ring with all buffers free.
     pub fn ring(&self) -> Ring {
         Ring::new(&self.classes)
     }
 
-    /// Memory limits of reassembly on the card (G26): the memory that the rings leave free.
+    /// Memory limits of reassembly on the NIC (G26): the memory that the rings leave free.
     pub fn limits(&self) -> Limits {
         let rings = u32::try_from(self.ring().bytes()).unwrap_or(u32::MAX);
         Limits { bytes: self.memory_len.saturating_sub(rings) as usize, timeout: None }
@@ -102,7 +102,7 @@ impl Card {
                 first.get_or_insert(begins);
                 let bits = u64::from(done.request.len + IP_LEN + FRAMING_LEN) * 8;
                 let crossing = Duration::from_nanos(bits * 1_000_000_000 / self.bits_per_second);
-                // The wire never runs ahead of its DMA transfer.
+                // The last bit of a fragment cannot be transmitted before the DMA transfer has ended.
                 wire_free = (begins + crossing).max(done.ended);
             });
             ask(&mut dma, at);

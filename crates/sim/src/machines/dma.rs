@@ -1,7 +1,7 @@
 //! Transfer requests -> completion times of a DMA engine (G30, L16, L19).
 //!
-//! The engine often limits a card's packet rate. Each request needs a start-up time, and then the bus for its
-//! bytes. The bus transfers one request at a time. Without tags, a request starts up when the previous one is
+//! The DMA engine often limits the packet rate of a NIC. Each request needs a start-up time, and then the bus for
+//! its bytes. The bus transfers one request at a time. Without tags, a request starts up when the previous one is
 //! complete. With tags, several requests start up during the transfer of another.
 
 use packet::Time;
@@ -118,7 +118,8 @@ impl Dma {
         self.waiting_count
     }
 
-    /// Adds a request. Call [`expire`](Dma::expire) for the same time before. Returns false if the queue was full.
+    /// Adds a request. The caller must first call [`expire`](Dma::expire) with the same time. Returns false if the
+    /// queue was full.
     #[must_use]
     pub fn push(&mut self, now: Time, request: Request) -> bool {
         if self.waiting_count >= self.settings.depth {
@@ -220,7 +221,8 @@ mod tests {
         threshold: None,
     };
 
-    /// Number and report time (in microseconds) of each request. Each queue requests 1,000 bytes at time 0.
+    /// Number and report time (in microseconds) of each request. There is one request of 1,000 bytes at time 0 for
+    /// each entry of `queues`.
     fn told(settings: &DmaSettings, queues: &[u32]) -> Vec<(u64, u64)> {
         let mut dma = Dma::new(settings.clone());
         for (number, queue) in queues.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Received packets -> deliveries to the host, through a card with many threads (L15 to L19, lB1 to lB4, lB7, lB9).
+//! Received packets -> deliveries to the host, through a NIC with many threads (L15 to L19, lB1 to lB4, lB7, lB9).
 //!
 //! The model shows how receive offload depends on threads and DMA. Each connection has a window of packets in
 //! flight. With offload, each connection is assigned to a thread. The thread processes and acknowledges packets,
@@ -13,7 +13,7 @@ use packet::Time;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The number of the card's threads for each task (L17).
+/// The number of the NIC's threads for each task (L17).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadSplit {
     /// Threads that transmit.
@@ -22,7 +22,7 @@ pub struct ThreadSplit {
     pub time_out: u32,
     /// Threads that receive.
     pub receive: u32,
-    /// Threads that run the card's shell.
+    /// Threads that run the NIC's command shell.
     pub shell: u32,
 }
 
@@ -34,7 +34,7 @@ impl ThreadSplit {
     }
 }
 
-/// The settings of a receiving card.
+/// The settings of a receiving NIC.
 #[derive(Clone, Debug)]
 pub struct Offload {
     /// The split of threads.
@@ -45,11 +45,11 @@ pub struct Offload {
     pub delivery_len: Option<u32>,
     /// Gathered data is delivered if no data was added for this time.
     pub timeout: Duration,
-    /// Settings of the card's DMA engine.
+    /// Settings of the NIC's DMA engine.
     pub dma: DmaSettings,
 }
 
-/// The traffic that the card receives.
+/// The traffic that the NIC receives.
 #[derive(Clone, Debug)]
 pub struct Load {
     /// Number of connections.
@@ -103,8 +103,8 @@ impl Received {
 }
 
 impl Offload {
-    /// Li's card: four cores with four threads each. The times are fitted to Li's figures (lB4). The times show
-    /// only that one DMA engine and thirteen threads can explain the figures.
+    /// Li's NIC: four cores with four threads each. The times are fitted to Li's figures (lB4). The model therefore
+    /// shows only that one DMA engine and thirteen threads can explain these figures.
     pub fn xls416() -> Offload {
         Offload {
             threads: ThreadSplit { send: 1, time_out: 1, receive: 13, shell: 1 },
@@ -123,7 +123,7 @@ impl Offload {
         }
     }
 
-    /// Li's card without offload: one DMA request per packet (lB2).
+    /// Li's NIC without offload: one DMA request per packet (lB2).
     pub fn plain() -> Offload {
         Offload { delivery_len: None, per_packet: Duration::ZERO, ..Offload::xls416() }
     }
@@ -159,7 +159,7 @@ enum MachineStep {
     Engine,
 }
 
-/// The state of a simulated card.
+/// The state of a simulated NIC.
 struct Run<'a> {
     card: &'a Offload,
     load: &'a Load,
@@ -391,7 +391,7 @@ mod tests {
             Offload { dma: DmaSettings { order, ..plain.dma.clone() }, ..plain }.run(&busy, Duration::from_secs(1))
         };
         let stack = with(WriteOrder::LastIn);
-        // It runs again after one second.
+        // After one second, a host repeats its SYN.
         let is_late = |wait: &Option<Duration>| wait.is_none_or(|wait| wait > Duration::from_secs(1));
         assert!(stack.syn_waits.iter().any(is_late), "{:?}", stack.syn_waits);
         assert!(stack.jain() < 0.5, "{}", stack.jain());

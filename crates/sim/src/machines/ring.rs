@@ -1,6 +1,6 @@
 //! Frame lengths -> receive buffers: a ring with a few buffer size classes (G2, G5, L15).
 //!
-//! The model shows the memory that a card needs for received frames.
+//! The model shows the memory that a NIC needs for received frames.
 
 /// A class of receive buffers of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,15 +25,15 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// A ring with all buffers free. Classes must be sorted by length.
+    /// A ring with all buffers free. The classes may be in any order.
     pub fn new(classes: &[Class]) -> Ring {
         let mut classes: Vec<_> = classes.iter().map(|class| (*class, class.count)).collect();
         classes.sort_by_key(|(class, _)| class.len);
         Ring { classes, refused: 0 }
     }
 
-    /// Takes a free buffer of the smallest class that fits a frame of `len` bytes. If there is none, the frame is
-    /// counted as dropped.
+    /// Takes a free buffer of the smallest class that fits a frame of `len` bytes. If no such buffer is free,
+    /// counts the frame as dropped and returns `None`.
     pub fn take(&mut self, len: u32) -> Option<Slot> {
         let fits = |(class, free): &(Class, u32)| class.len >= len && *free > 0;
         let Some(class) = self.classes.iter().position(fits) else {

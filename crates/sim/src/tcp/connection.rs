@@ -107,7 +107,7 @@ enum Phase {
 }
 
 impl Connection {
-    /// A closed end, which [`open`](Connection::open) will open.
+    /// A closed end. [`open`](Connection::open) sends its SYN.
     pub fn new(settings: Settings) -> Connection {
         Connection {
             numbering: Numbering::new(settings.initial_seq),

@@ -26,7 +26,7 @@
 //! - `scoreboard` tracks segments in flight, and `recovery` detects losses.
 //! - `congestion` limits the bytes in flight, `timer` sets time-outs, and `pmtu` sets packet sizes.
 //! - `wire` converts segments to bytes and back, for the hosts of a simulation.
-//! - [`path`] connects two ends without any bytes.
+//! - [`path`] connects two ends over a simulated link, without payload bytes.
 
 pub mod path;
 pub mod segment;

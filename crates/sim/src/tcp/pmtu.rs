@@ -2,7 +2,7 @@
 //!
 //! Segment sizes must follow a path MTU that changes. There are three sources of information: ICMP errors of
 //! routers (RFC 1191, RFC 8201), repeated time-outs at black holes, and probes (RFC 4821). All sizes are lengths of
-//! IP packets, in bytes. The caller has checked that an ICMP error quotes data in flight (RFC 5927 section 4.1;
+//! IP packets, in bytes. The caller must check that an ICMP error quotes data in flight (RFC 5927 section 4.1;
 //! R064).
 
 use super::settings::{Belief, PathChoice, Probing};

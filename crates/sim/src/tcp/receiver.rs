@@ -1,8 +1,8 @@
 //! Segments -> acknowledgements that are due, and receive windows.
 //!
 //! Only received ranges are stored, not data. The caller checks the bytes on arrival, because the stream's pattern
-//! is known. Positions are relative to the peer's SYN. In [`sender`](super::sender), positions are relative to the
-//! own SYN.
+//! is known. Positions are relative to the peer's SYN. In [`sender`](super::sender), positions are relative to this
+//! end's own SYN.
 
 use super::ranges::{Ranges, Span};
 use super::segment::{Blocks, CWR, FIN, Numbering, Segment, is_before};
@@ -55,8 +55,8 @@ struct Acknowledging {
 ///
 /// The announced window starts with the SYN's window. The window then grows by two segments at a time to the buffer
 /// size, less one segment. The window grows when data arrives in order or is read. (Linux's `tcp_grow_window` does
-/// so only on arrival.) The initial buffer is the payload of full segments in twice the first memory of the
-/// settings, because Linux counts complete packet buffers.
+/// so only on arrival.) The initial buffer is smaller than twice `first` of the settings: Linux counts complete
+/// packet buffers, of which only a part is payload.
 #[derive(Clone, Copy, Debug)]
 struct Tuned {
     offered: u64,
@@ -82,8 +82,8 @@ pub(crate) struct Fresh {
 impl Receiver {
     /// A receiver for a stream whose SYN has sequence number `initial`.
     pub(crate) fn new(settings: &Settings, initial: u32, scale: u8, mss: u32) -> Receiver {
-        // The first round trip is expected to bring the first memory less one segment. The window of the SYN and
-        // ten segments are upper limits (Linux's `tcp_init_buffer_space`).
+        // The amount of data expected in the first round trip is `first` less one segment. It is at most the window
+        // of the SYN, and at most ten segments (Linux's `tcp_init_buffer_space`).
         let (first, len, limit, space) = match settings.memory {
             Memory::Fixed(len) => (len, len, len, len),
             Memory::Growing { first, limit } => {
@@ -161,7 +161,8 @@ impl Receiver {
         self.stamp.is_some_and(|(recent, at)| is_before(value, recent) && now.since(at) < STAMP_LASTS)
     }
 
-    /// Records the peer's timestamp if the segment covers the last acknowledged position (RFC 7323 section 4.3).
+    /// Records the peer's timestamp if the segment starts at or before the last acknowledged position (RFC 7323
+    /// section 4.3).
     pub(crate) fn note_stamp(&mut self, now: Time, start: u64, value: u32) {
         if start <= self.due.last && self.stamp.is_none_or(|(recent, _)| !is_before(value, recent)) {
             self.stamp = Some((value, now));
@@ -178,7 +179,8 @@ impl Receiver {
         self.due.is_due = true;
     }
 
-    /// Handles a segment before the expected position, and reports it as a duplicate (RFC 2883 section 4).
+    /// Makes an acknowledgement due for a segment that is not accepted. The part before the expected position is
+    /// reported as a duplicate (RFC 2883 section 4).
     pub(crate) fn reject(&mut self, start: u64, len: u32) {
         self.due.is_due = true;
         let end = (start + u64::from(len)).min(self.next);
@@ -267,7 +269,8 @@ impl Receiver {
         }
     }
 
-    /// Updates the length of full segments: two consecutive segments of equal length set it.
+    /// Updates the length of full segments. A longer segment, or the second of two consecutive segments of equal
+    /// length, sets it.
     fn measure_len(&mut self, len: u32) {
         if len > self.segment_len || len == self.last_len {
             self.segment_len = len;
@@ -297,8 +300,8 @@ impl Receiver {
         self.memory.trip = Some(self.memory.trip.map_or(trip, |least| least.min(trip)));
     }
 
-    /// Adapts the buffer size once per round trip: twice the data read in it, or more if that is growing (Linux's
-    /// `tcp_rcv_space_adjust`).
+    /// Adapts the buffer size once per round trip: twice the data read in the round trip, or more if this amount
+    /// grows (Linux's `tcp_rcv_space_adjust`).
     fn tune(&mut self, now: Time) {
         let memory = &mut self.memory;
         let segment_len = u64::from(self.segment_len);
@@ -395,7 +398,8 @@ impl Receiver {
         blocks
     }
 
-    /// Takes `len` bytes. Returns whether the window has grown enough for an announcement.
+    /// Records that the application has read `len` bytes. Returns whether the window has grown enough for an
+    /// announcement.
     pub(crate) fn read(&mut self, now: Time, len: u64) -> bool {
         self.read += len.min(self.unread_len());
         self.tune(now);
@@ -421,9 +425,9 @@ fn filled(memory: u32, mss: u32) -> u32 {
 const BUFFER_OVERHEAD_LEN: u32 = 448;
 /// Size of Linux's metadata of a packet (`sk_buff`), in bytes.
 const BOOKKEEPING_LEN: u32 = 256;
-/// Number of recently changed SACK blocks that are remembered. A header has room for no more.
+/// Number of recently changed SACK blocks that are remembered. A TCP header has no room for more.
 const RECENT_COUNT: usize = 4;
-/// Maximum age of a timestamp. An older clock may have wrapped (RFC 7323 section 5.5).
+/// Maximum age of a timestamp. After this time, the peer's clock may have wrapped (RFC 7323 section 5.5).
 const STAMP_LASTS: Duration = Duration::from_secs(24 * 86_400);
 /// Number of segments expected in the first round trip (Linux's `TCP_INIT_CWND`).
 const SPACE_FIRST_SEGMENT_COUNT: u64 = 10;

@@ -1,8 +1,8 @@
 //! Arrivals and send times -> lost segments, and the rate of their retransmission.
 //!
-//! Each type implements one RFC. [`Rack`] detects losses by time (RFC 8985 section 6). [`Tail`] probes a tail
-//! (RFC 8985 section 7). [`Proportional`] reduces the window while segments arrive (RFC 6937). Loss detection by
-//! duplicate acknowledgements (RFC 6675) is left to the [`Scoreboard`].
+//! Each type implements one RFC. [`Rack`] detects losses by time (RFC 8985 section 6). [`Tail`] is an unanswered
+//! tail loss probe (RFC 8985 section 7). [`Proportional`] reduces the window while segments arrive (RFC 6937). Loss
+//! detection by duplicate acknowledgements (RFC 6675) is left to the [`Scoreboard`].
 
 use super::scoreboard::{Scoreboard, SentRange};
 use packet::Time;
@@ -13,8 +13,8 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(crate) struct Rack {
     /// Send time and transmission number of the last-sent segment that has arrived. RFC 8985 uses the segment's end
-    /// instead of the number. Then a retransmission sent at the same time as a later segment would be marked as
-    /// lost immediately.
+    /// instead of the number. With the end, a retransmission sent at the same time as a later segment would be
+    /// marked as lost immediately.
     newest: (Time, u64),
     /// Round trip of the last-sent segment that has arrived.
     trip: Duration,
@@ -102,7 +102,7 @@ impl Rack {
     /// Marks lost segments. Returns their bytes, and the time of the next check (RFC 8985 section 6.2 step 5).
     ///
     /// The next check follows when the newest arrived segment's round trip and the window have passed. All segments
-    /// sent before it are due by then. An earlier acknowledgement causes an earlier check.
+    /// sent before that segment are due by then. An earlier acknowledgement causes an earlier check.
     pub(crate) fn detect(&self, now: Time, window: Duration, board: &mut Scoreboard) -> (u64, Option<Time>) {
         let mut lost = 0;
         while let Some((number, sent)) = board.earliest() {
@@ -141,8 +141,8 @@ impl Tail {
     }
 }
 
-/// Window reduction in proportion to delivered data. Without losses, the window stays at or above the slow start
-/// threshold (RFC 6937).
+/// Window reduction in proportion to delivered data. Without further losses, the window stays at or above the slow
+/// start threshold (RFC 6937).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Proportional {
     /// Bytes in flight at the start of the recovery.
@@ -180,7 +180,7 @@ impl Proportional {
             let conserved = self.delivered.saturating_sub(self.sent).max(delivered);
             (conserved + if is_good { mss } else { 0 }).min(threshold - in_flight)
         };
-        // The first retransmission leaves whatever the share is.
+        // The first retransmission is sent regardless of the share.
         in_flight + if self.sent == 0 { share.max(mss) } else { share }
     }
 }
@@ -276,7 +276,8 @@ mod tests {
     #[test]
     fn the_window_comes_down_in_proportion_rfc_6937_3_1() {
         let mut direction = Proportional::begin(20_000);
-        // One of twenty segments is lost, and the bound is half: every second arrival sends one.
+        // One of twenty segments is lost, and the threshold is half of the window: every second arrival permits a
+        // segment.
         let mut sent = 0;
         for arrival in 1..=19 {
             let in_flight = 19_000 - 1_000 * arrival + sent;

@@ -151,7 +151,7 @@ impl Scoreboard {
         self.segments.front().map(|sent| (self.first, *sent))
     }
 
-    /// Splits all segments without SACK into segments of at most `len` bytes, for retransmission.
+    /// Splits all segments not reported by SACK into segments of at most `len` bytes, for retransmission.
     pub(crate) fn cut(&mut self, len: u64) {
         if self.segments.iter().all(|sent| sent.len() <= len) {
             return;
@@ -344,9 +344,9 @@ impl Scoreboard {
             .sum()
     }
 
-    /// Marks segments as lost if they were sent only once and the receiver has enough data behind them. Enough are
-    /// more than `len` bytes, or at least `count` separate ranges (RFC 6675 section 4, `IsLost`). Returns the lost
-    /// bytes.
+    /// Marks segments as lost if they were sent only once and the receiver has enough data behind them. Enough
+    /// means more than `len` bytes, or at least `count` separate ranges (RFC 6675 section 4, `IsLost`). Returns the
+    /// lost bytes.
     pub(crate) fn fall_behind(&mut self, len: u64, count: usize) -> u64 {
         let mut beyond = 0;
         let mut limit = None;

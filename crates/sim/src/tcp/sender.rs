@@ -54,7 +54,7 @@ pub(crate) struct Sender {
 /// The options on which both ends agreed in their SYNs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Agreed {
-    /// Maximum payload that the peer accepts, without options, in bytes.
+    /// Maximum payload that the peer accepts in a segment without options, in bytes.
     pub(crate) peer_mss: u32,
     pub(crate) sack: bool,
     pub(crate) timestamps: bool,
@@ -274,8 +274,8 @@ impl Sender {
         u64::from(self.settings.plain_header_len()) + stamps as u64
     }
 
-    /// Adapts the segment size to the path MTU. The minimum is one byte, because an MTU of 68 leaves 16 bytes
-    /// behind all headers.
+    /// Adapts the segment size to the path MTU. The minimum of one byte is only a safeguard, because even an MTU of
+    /// 68 bytes leaves 16 bytes of payload.
     fn resize(&mut self) {
         self.mss = u64::from(self.path.mtu()).saturating_sub(self.header_len()).max(1);
         self.congestion.resize(self.mss);

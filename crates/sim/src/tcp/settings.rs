@@ -38,8 +38,8 @@ pub struct Settings {
     pub reduction: Reduction,
     /// Bounds of the retransmission timer.
     pub timer: TimerBounds,
-    /// Maximum number of retransmissions of the same data. Then the connection is aborted (RFC 1122 section
-    /// 4.2.3.5).
+    /// Maximum number of retransmissions of the same data. If the last one is not acknowledged, the connection is
+    /// aborted (RFC 1122 section 4.2.3.5).
     pub retry_count_max: u32,
     /// Maximum number of SYN retransmissions; `retry_count_max` also applies.
     pub syn_retry_count_max: u32,
@@ -71,7 +71,8 @@ pub enum Algorithm {
 pub enum SlowStartExit {
     /// Only after a loss.
     Loss,
-    /// When closely spaced acknowledgements last long, or the round trip rises (Ha and Rhee 2011, as in Linux).
+    /// When a sequence of closely spaced acknowledgements takes long, or the round trip rises (Ha and Rhee 2011, as
+    /// in Linux).
     HyStart,
     /// When the round trip rises, after a phase of slower growth (RFC 9406).
     HyStartPlusPlus,
@@ -152,8 +153,8 @@ pub enum Memory {
     Fixed(u32),
     /// Twice the data read per round trip, and more while this amount grows (as in Linux).
     Growing {
-        /// The window of the SYN, in bytes, rounded down to full segments. The initial buffer is the payload of
-        /// full segments in twice this memory, because Linux counts complete packet buffers.
+        /// The window of the SYN, in bytes, rounded down to full segments. The initial buffer is smaller than twice
+        /// this number: Linux counts complete packet buffers, of which only a part is payload.
         first: u32,
         /// Maximum size of the buffer, in bytes.
         limit: u32,
@@ -179,7 +180,7 @@ pub struct PathChoice {
     /// When larger packets are probed.
     pub probing: Probing,
     /// Time until a reduced path MTU is raised again to the link's MTU. RFC 1191 section 6.3 requires at least 10
-    /// minutes after a decrease, and 2 after an increase. See also RFC 8201 section 5.4.
+    /// minutes after a decrease, and 2 minutes after an increase. See also RFC 8201 section 5.4.
     pub timeout: Duration,
 }
 

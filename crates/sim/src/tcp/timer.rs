@@ -82,8 +82,8 @@ impl RoundTrip {
         self.least.map(|(least, _)| least)
     }
 
-    /// Minimum delay that a tail loss probe allows for the delayed acknowledgement of a single segment (RFC 8985
-    /// section 7.2).
+    /// Assumed maximum delay of the acknowledgement of a single segment, which a tail loss probe waits for (RFC
+    /// 8985 section 7.2).
     pub(crate) fn ack_delay_max(&self) -> Duration {
         RTO_MIN_LINUX
     }

@@ -8,8 +8,8 @@ use crate::wire::{long, word};
 use packet::tcp::{HEADER_LEN, TcpOption};
 use packet::{Ecn, Sum, tcp};
 
-/// Writes a segment to `to`, which must have its length: header, options, and stream bytes from `offset` on.
-/// `ports` are source and destination. The checksum includes the sum `pseudo` of the pseudo-header.
+/// Writes a segment to `to`: header, options, and stream bytes from `offset` on. `to` must have the segment's
+/// length. `ports` are source and destination. The checksum includes the sum `pseudo` of the pseudo-header.
 pub fn write(segment: &Segment, ports: [u16; 2], (pattern, offset): (Pattern, u64), pseudo: Sum, to: &mut [u8]) {
     let header_len = segment.header_len();
     let (header, payload) = to.split_at_mut(header_len);
@@ -62,7 +62,7 @@ fn write_options(mut room: &mut [u8], segment: &Segment) {
 }
 
 /// Parses a segment from a packet with this ECN field. Also returns the payload. `None` if the header is malformed.
-/// The caller has verified the checksum.
+/// The caller must verify the checksum.
 pub fn read(upper: &[u8], ecn: Ecn) -> Option<(Segment, &[u8])> {
     let parsed = tcp::Segment::parse(upper)?;
     let header = parsed.header;

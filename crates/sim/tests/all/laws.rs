@@ -57,7 +57,8 @@ fn lost_or_invented_ce_marks_break_integrity() {
                 let is_seen = match (&broken, shown) {
                     (Some(broken), Some(what)) => broken.law == Law::Integrity && broken.what.contains(what),
                     (None, None) => true,
-                    // Fragments are marked together, so it is not known whether all came so.
+                    // A mark on one fragment marks the complete datagram, so this check does not apply to
+                    // fragmented datagrams.
                     (None, Some("arrived marked")) => sizes == Sizes::Fixed(5_000),
                     _ => false,
                 };
@@ -135,8 +136,8 @@ fn broken(bug: InjectedBug) -> Broken {
     outcome.broken.unwrap_or_else(|| panic!("{bug:?} breaks no law: {:?}", outcome.hits))
 }
 
-/// A host on wide links, a gateway, a host on narrow ones. Datagrams that no router may fragment, some too long,
-/// and streams.
+/// Streams and datagrams between a host on a wide link and a host on a narrow link, through a gateway. No router
+/// may fragment the datagrams, some of which are too long.
 fn scene(role: GatewayRole, bug: Option<InjectedBug>) -> Scene {
     let topology = pair(role, LinkShape { delay: Duration::from_micros(50), ..LinkShape::default() });
     let [far, near] = HOSTS;
@@ -155,7 +156,7 @@ fn scene(role: GatewayRole, bug: Option<InjectedBug>) -> Scene {
     Scene { topology, flows, bug, seed: 5, ..Scene::default() }
 }
 
-/// ECN-capable datagrams and a stream toward the wide host. Fragments are reassembled.
+/// ECN-capable datagrams and a stream toward the host on the wide link. The gateway reassembles fragments.
 fn marked(bug: Option<InjectedBug>, marks_above: Option<u64>, sizes: Sizes) -> Scene {
     let mut scene = scene(GatewayRole::WideInterface, bug);
     let [far, near] = HOSTS;
@@ -170,7 +171,7 @@ fn marked(bug: Option<InjectedBug>, marks_above: Option<u64>, sizes: Sizes) -> S
     scene
 }
 
-/// The same plan without packets that must be rejected.
+/// The same plan with datagrams that fit the narrow MTU, so that none must be rejected.
 fn fitting(plan: Plan) -> Plan {
     let sizes = if plan.kind == FlowKind::Datagrams { Sizes::Between(1, 1_400) } else { plan.sizes };
     Plan { sizes, ..plan }

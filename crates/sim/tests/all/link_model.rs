@@ -104,8 +104,8 @@ fn in_byte_mode_drops_follow_frame_length() {
     assert!((8.0..12.5).contains(&ratio), "byte mode: {long} long ones and {short} short ones");
 }
 
-/// Offers frames of two kinds, mixed, at `load` times the line's rate. Returns the early drops of each kind, and
-/// all drops.
+/// Offers a random mixture of two kinds of frames, at `load` times the link's rate. All drops must be early drops.
+/// Returns the drops of each kind, and their sum.
 fn offer(red: Red, load: f64, len_of: impl Fn(usize) -> usize) -> ([u64; 2], u64) {
     let rate = 10_000_000;
     let shape = LinkShape {
@@ -121,7 +121,7 @@ fn offer(red: Red, load: f64, len_of: impl Fn(usize) -> usize) -> ([u64; 2], u64
     for _ in 0..40_000 {
         let kind = rng.usize(0..2);
         let len = len_of(kind);
-        // Uneven gaps, as frames would otherwise be in step with the line.
+        // Intervals are random, because constant ones would be synchronous with the transmissions.
         now += 8e9 * len as f64 / rate as f64 / load * (0.5 + rng.f64());
         let time = Time::from_nanos(now as u64);
         let fate = link.push(time, &vec![0; len]);
@@ -289,7 +289,7 @@ fn a_held_back_frame_is_overtaken_by_the_configured_count() {
         let (left, link) = trace(&shape, &offers);
         let held: Vec<u64> = held_back(&shape, &offers);
         assert!((60..140).contains(&held.len()), "{} of 2,000 at 5 %", held.len());
-        // The last ones have too few frames behind them.
+        // The last held-back frames are followed by too few frames.
         for index in held.iter().filter(|index| **index < 1_900) {
             let place = left.iter().position(|(_, left)| left == index).unwrap();
             let overtook = left[..place].iter().filter(|(_, other)| other > index && !held.contains(other)).count();
@@ -348,7 +348,7 @@ fn any_shape(rng: &mut Rng) -> LinkShape {
     }
 }
 
-/// Times and lengths: bursts and pauses.
+/// Random arrival times and lengths of frames, in bursts with pauses between them.
 fn offers(rng: &mut Rng, count: usize) -> Vec<(Time, usize)> {
     let mut now = 0;
     let offer = |_| {
@@ -362,7 +362,8 @@ fn offers(rng: &mut Rng, count: usize) -> Vec<(Time, usize)> {
     (0..count).map(offer).collect()
 }
 
-/// The departure time of each frame, in order of departure. The link is queried in between.
+/// The delivery time and the number of each frame, in order of delivery, and the link afterwards. The link is
+/// queried after each frame.
 fn trace(shape: &LinkShape, offers: &[(Time, usize)]) -> (Vec<(Time, u64)>, Link) {
     let mut link = Link::new(shape.clone());
     let mut left = Vec::new();
@@ -389,7 +390,7 @@ fn held_back(shape: &LinkShape, offers: &[(Time, usize)]) -> Vec<u64> {
     held.collect()
 }
 
-/// A frame that the line accepted, in the simple model.
+/// A frame that the simple model accepted for transmission.
 struct Taken {
     index: u64,
     start: u128,
@@ -398,7 +399,7 @@ struct Taken {
     copies: usize,
 }
 
-/// The model without queue, heap or running state. It computes every result from the whole past, in fractions of a
+/// A second model without queue, heap or state. It computes every result from the whole past, in fractions of a
 /// nanosecond that depend on the rate. The link decides which frames are held back or doubled.
 fn simple(shape: &LinkShape, offers: &[(Time, usize)], link: &Link) -> Vec<(Time, u64)> {
     let rate = u128::from(shape.rate_bits_per_second.unwrap_or(1));
@@ -429,8 +430,8 @@ fn simple(shape: &LinkShape, offers: &[(Time, usize)], link: &Link) -> Vec<(Time
     }
     assert!(taken.is_sorted_by_key(|taken| taken.start));
     let displacement = shape.reorder.map_or(0, |reorder| reorder.displacement);
-    // Order of departure: by time; at one time, frames in order before those held until their deadline; then by
-    // predecessor.
+    // Frames are sorted by delivery time. At equal times, frames in order come before frames held back until their
+    // deadline. Then the number of the preceding frame decides.
     let mut leaving: Vec<(u128, usize, usize, usize, u64, usize)> = Vec::new();
     for (place, one) in taken.iter().enumerate() {
         let others = taken.iter().enumerate().skip(place + 1).filter(|(_, other)| !other.is_held);
@@ -451,7 +452,7 @@ fn simple(shape: &LinkShape, offers: &[(Time, usize)], link: &Link) -> Vec<(Time
     leaving.into_iter().flat_map(times).collect()
 }
 
-/// Frames that leave twice if no frame is ever dropped, and so wherever they are not dropped.
+/// Numbers of the frames that the link duplicates, unless it drops them.
 fn doubled(shape: &LinkShape, offers: &[(Time, usize)]) -> Vec<u64> {
     let LinkShape { duplicates, seed, .. } = *shape;
     let (left, _) = trace(&LinkShape { duplicates, seed, ..LinkShape::default() }, offers);

@@ -1,11 +1,11 @@
-//! Gateway kind and wire -> the usual network of a scene. Scene -> its run.
+//! Gateway role and link shape -> the network that most tests use. Scene -> the outcome of its simulation.
 
 use core::time::Duration;
 use wideload_sim::flow::{Kind as FlowKind, Plan, Sizes, Talk};
 use wideload_sim::link::LinkShape;
 use wideload_sim::{Gateway, GatewayRole, Kind, Outcome, Scene, Simulation, Topology};
 
-/// A host on wide links, a gateway, a host on narrow ones, over a wire with these properties.
+/// A host on a wide link, a gateway, and a host on a narrow link with these properties.
 pub fn pair(role: GatewayRole, shape: LinkShape) -> Topology {
     let mut topology = Topology::default();
     let far = topology.node("far", Kind::Host { dont_fragment: true });
@@ -17,7 +17,7 @@ pub fn pair(role: GatewayRole, shape: LinkShape) -> Topology {
     topology
 }
 
-/// Six hundred packets or messages, in bursts of twenty.
+/// A flow of six hundred packets or messages, in bursts of twenty.
 pub fn plan(kind: FlowKind, from: usize, to: usize, sizes: Sizes) -> Plan {
     Plan {
         kind,

@@ -1,5 +1,5 @@
-//! Networks -> the fates of their packets. Faults have their documented effect, and the same seed gives the same
-//! run.
+//! Networks -> the fates of their packets. Faults have their documented effect, and equal seeds give equal
+//! simulations.
 
 use crate::scenes::{HOSTS, pair, plan, run};
 use core::time::Duration;
@@ -249,7 +249,8 @@ fn scene(role: GatewayRole, shape: LinkShape) -> Scene {
     Scene { topology, flows, seed: 5, ..Scene::default() }
 }
 
-/// A host, a router of this kind, and a host behind a smaller MTU; its datagrams may be fragmented.
+/// A host, a router of this kind, and a host on a link with a smaller MTU. Datagrams of both hosts may be
+/// fragmented.
 fn routed(kind: Router) -> Scene {
     let mut topology = Topology::default();
     let one = topology.node("one", Kind::Host { dont_fragment: false });
@@ -269,5 +270,5 @@ fn talking(mut scene: Scene, [from, to]: [usize; 2]) -> Scene {
 }
 
 const SEEDS: [u64; 8] = [0, 1, 2, 4, 5, 8, 9, 11];
-/// The hash of this scene's trace in `a_trace_is_the_same_in_every_build`.
+/// The expected trace hash of the test `a_trace_is_the_same_in_every_build`.
 const TRACE: &str = "0c4d40ef21fe088f";

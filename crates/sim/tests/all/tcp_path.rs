@@ -20,7 +20,7 @@ fn all_bytes_arrive_over_any_path() {
         assert_eq!(outcome.arrived, [transfer.lens[1], transfer.lens[0]], "{repeat}");
         assert!(outcome.complete.is_some(), "{repeat}");
         assert_eq!(outcome.ends[0], Some(End::Closed), "{repeat}");
-        // The last acknowledgement may be lost for good. Then the end that closed last gets no answer.
+        // The last acknowledgement might be lost and never repeated. Then the end that closed last gets no answer.
         assert!(matches!(outcome.ends[1], Some(End::Closed | End::GaveUp | End::Reset)), "{repeat}");
     }
 }
@@ -45,8 +45,8 @@ fn a_dead_path_ends_in_giving_up() {
     assert_eq!(outcome.ends[0], Some(End::GaveUp));
 }
 
-/// Milliseconds that Linux 6.18 took over its own line of 100 Mb/s (`wideload lab tcp`). At 9,000 bytes they depend
-/// on the receiver's first window and its growth.
+/// Compares simulated durations with those of Linux 6.18 on an emulated link of 100 Mb/s (`wideload lab tcp`). With
+/// an MTU of 9,000 bytes, they depend on the receiver's first window and its growth.
 #[test]
 fn wide_transfers_take_as_long_as_in_the_kernel() {
     let measured = [(10, 300_000, 52.6), (10, 1_000_000, 109.1), (100, 300_000, 455.3), (100, 1_000_000, 596.3)];
@@ -161,7 +161,8 @@ fn settings(random: &mut fastrand::Rng, version: Version) -> Settings {
 fn watch(transfer: &Transfer, seed: u64) -> Outcome {
     let mut scales = [0; 2];
     let mut scaled = [false; 2];
-    // The end of the sequence numbers that each end has offered, and that the other has received.
+    // The right edge of the window that each end has announced, and of the announcement that the other end has
+    // received.
     let mut offered: [Option<u32>; 2] = [None; 2];
     let mut told: [Option<u32>; 2] = [None; 2];
     run(transfer, TIMEOUT, |now, seen| {
@@ -209,5 +210,5 @@ fn plain(len: u64) -> Transfer {
     }
 }
 
-/// Sixty time-outs of two minutes, several times over.
+/// A multiple of the time for sixty retransmissions at intervals of two minutes.
 const TIMEOUT: Duration = Duration::from_secs(864_000);

@@ -1,7 +1,7 @@
 //! Scripts of times, incoming and outgoing segments -> behaviour as the standards ask: one mechanism per test.
 //!
-//! The scripts follow packetdrill: one end is this crate's, the script plays the peer. Outgoing lines are compared
-//! whole, as text.
+//! The scripts follow packetdrill: one end is a connection of this crate, and the script acts as its peer. All
+//! outgoing segments are compared as text.
 
 use packet::{Ecn, Time};
 use std::time::Duration;
@@ -311,8 +311,8 @@ fn a_window_that_is_rounded_up_opens_by_a_segment_too_rfc_9293_3_8_6_2_2() {
     script.wait(500);
     let full = script.take_last();
     assert_eq!(full.window, 0, "nothing is read");
-    // Full segments fill 7,401 bytes of twice the first memory, and one more may arrive. Each window was rounded up
-    // to 512 bytes. The bytes announced beyond the memory are read first.
+    // Of twice `first`, 7,401 bytes are room for payload, and one more segment may arrive. Each announced window
+    // was rounded up to a multiple of 512 bytes. The window opens after the bytes beyond the memory have been read.
     let beyond = full.ack - 501 - (7_401 - 1_000);
     let mut opened_after = None;
     for read in (100..3_000).step_by(100) {
@@ -602,7 +602,7 @@ fn a_loss_repaired_by_a_tail_probe_is_congestion_rfc_8985_7_4() {
         script.wait(100);
         let mut sack = Blocks::default();
         if repeats {
-            // Both copies have arrived: no loss.
+            // The duplicate shows that both copies have arrived, so nothing was lost.
             sack.push(100 + 2_921, 100 + 4_381);
         }
         script.push(Segment { sack, ..acking(5_841) });
@@ -665,7 +665,7 @@ struct Script {
     end: Connection,
     now: Time,
     left: Vec<(Segment, bool)>,
-    /// Place in the stream, place in the segment, length.
+    /// New data: offset in the stream, offset in the segment, and length, in bytes.
     fresh: Vec<(u64, u32, u32)>,
     ended: Option<End>,
 }
@@ -753,7 +753,7 @@ impl Script {
         self.push(data(place, len));
     }
 
-    /// Lets milliseconds pass.
+    /// Advances the time by `millis` milliseconds, and handles all timers that expire.
     fn wait(&mut self, millis: u64) {
         self.until((self.now + Duration::from_millis(millis)).since(Time::ZERO));
     }
@@ -767,7 +767,7 @@ impl Script {
         self.now = moment;
     }
 
-    /// The segments sent since the previous call, as text. Places count from the SYN.
+    /// The segments sent since the previous call, as text. Positions are relative to the SYN.
     fn take(&mut self) -> Vec<String> {
         self.left.drain(..).map(|(segment, is_again)| text(&segment, is_again)).collect()
     }
@@ -823,7 +823,7 @@ fn data(place: u32, len: u32) -> Segment {
     Segment { len, flags: ACK | PSH, ..acking_at(place, 1) }
 }
 
-/// Linux's settings without those that every script would have to repeat.
+/// Linux's settings, without the features that would add segments or options to every script.
 fn plain() -> Settings {
     Settings {
         initial_seq: 100,

@@ -1,4 +1,4 @@
-//! The workspace's folders -> the sources of its crates, for the tests that read all sources.
+//! The folders of the workspace -> the sources of all crates, for tests that read all sources.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::io::{BufRead, Write};
 use std::time::Instant;
 
-/// A harness's work on the packets of a section.
+/// A measured system, which processes the packets of one section at a time.
 pub trait System: Sized {
     /// Free bytes that the system needs before each packet.
     const HEADROOM: usize = 0;
@@ -26,7 +26,7 @@ pub trait System: Sized {
         len_max
     }
 
-    /// Processes a section's packets and passes every result to `sink`. When it returns, all buffers are free
+    /// Processes a section's packets and passes every result to `sink`. When the call returns, all buffers are free
     /// again.
     fn section(&mut self, packets: &mut [Packet], sink: &mut impl Sink);
 }
@@ -36,7 +36,7 @@ pub trait Sink {
     /// Receives the bytes of one result.
     fn take(&mut self, bytes: &[u8]);
 
-    /// Receives only the number of results that a system does not pass on.
+    /// Counts results whose bytes the system does not provide.
     fn take_unseen(&mut self, count: usize);
 
     /// Whether the sink reads the bytes of results.
@@ -92,7 +92,7 @@ impl Packet {
     /// Returns the headroom and the packet as one slice.
     #[inline(always)]
     pub fn whole(&self) -> &[u8] {
-        // The ring owns `capacity` bytes at `start`, for as long as the process lives, and nobody else has them.
+        // The `capacity` bytes at `start` belong to this packet alone, and are never freed.
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 
@@ -124,7 +124,8 @@ struct Ring<'a> {
 
 impl<'a> Ring<'a> {
     fn new(source: &'a [Vec<u8>], copies: usize, headroom: usize, capacity: usize, huge: bool) -> Self {
-        // An odd number of lines from one packet to the next, so that headers do not meet in few sets of a cache.
+        // The distance between packets is an odd number of cache lines, so that headers are spread over all sets of
+        // a cache.
         let lines = (headroom + capacity).div_ceil(64).max(BUFFER_LEN_MIN / 64) | 1;
         let stride = lines * 64;
         let start = memory(stride * source.len() * copies, huge);
@@ -173,7 +174,7 @@ impl Args {
         self.keys.iter().find(|(k, _)| k == key).map_or("", |(_, value)| value)
     }
 
-    /// Returns the value of a key as a number; `None` if it is missing or no number.
+    /// Returns the value of a key as a number; `None` if the key is missing or the value is not a number.
     pub fn number(&self, key: &str) -> Option<usize> {
         self.text(key).parse().ok()
     }
@@ -197,7 +198,8 @@ fn version(name: &str) -> String {
     format!("{name} {}", version.trim_start_matches("version = ").trim_matches('"'))
 }
 
-/// Obeys the command line and the commands on standard input, with this system.
+/// Runs a harness for system `S`: reads the packets, then executes the commands on standard input. `name` is the
+/// crate whose version is reported.
 pub fn serve<S: System>(name: &str) {
     stay_here();
     let args = Args::from_command_line();
@@ -316,11 +318,12 @@ fn stay_here() {
 pub const UNTOUCHED: u8 = 0xff;
 /// First bytes of a file of packets.
 const MAGIC: &[u8] = b"WLBENCH1";
-/// Length of the shortest buffer, in bytes: room for a packet of 1,500 bytes and its surroundings.
+/// Length of the shortest buffer, in bytes: room for a packet of 1,500 bytes and its headroom.
 const BUFFER_LEN_MIN: usize = 2048;
 /// Length of a huge page, in bytes.
 const HUGE_PAGE_LEN: usize = 2 << 20;
-/// Largest total length of huge pages, in bytes. Long buffers with short packets would waste most of a larger one.
+/// Largest total length of huge pages, in bytes. With long buffers and short packets, most of a larger area would
+/// be unused.
 const HUGE_LEN_MAX: usize = 4 << 30;
 /// Fewest sections in a run.
 const SECTION_COUNT_MIN: usize = 3;

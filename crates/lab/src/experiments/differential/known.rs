@@ -1,8 +1,8 @@
-//! The known differences between the kernel and the engine, each with a sentence and its reason.
+//! The known differences between the kernel and the engine, each with a description and a reason.
 //!
-//! A difference that is not listed here is a failure of the comparison.
+//! The comparison fails at any difference that is not listed here.
 
-/// A known difference; [`Known::said`] describes it.
+/// A known difference between the kernel and the engine; [`Known::said`] returns its description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Known {
     UnequalRepeat,
@@ -55,7 +55,7 @@ impl Known {
         Known::DatagramIds,
         Known::Early,
     ];
-    /// Known differences that can occur where segments are merged.
+    /// Known differences that can occur when segments and datagrams are coalesced.
     pub(super) const MERGING: [Known; 10] = [
         Known::Overtakes,
         Known::ZeroSum,
@@ -68,7 +68,7 @@ impl Known {
         Known::Longer,
         Known::DatagramIds,
     ];
-    /// Known differences that can occur with fragmented datagrams.
+    /// Known differences that can occur when fragmented datagrams are reassembled.
     pub(super) const REASSEMBLY: [Known; 11] = [
         Known::UnequalRepeat,
         Known::AcrossRuns,

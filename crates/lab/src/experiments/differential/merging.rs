@@ -1,7 +1,7 @@
-//! A burst of segments and datagrams -> the packets that the kernel's GRO merges, beside those that the engine
-//! merges.
+//! A burst of segments and datagrams -> the GSO packets that the kernel's GRO makes, beside those of the engine.
 //!
-//! Merging is one part of the comparison with the kernel. `merging_model.rs` explains differences.
+//! The comparison with the kernel has three parts; this part compares coalescing. `merging_model.rs` explains
+//! differences.
 
 use super::merging_model::explain;
 use super::{Bench, Kind, Known, Verdict};
@@ -68,7 +68,7 @@ impl Bench for Merging {
                 coalesces_udp: true,
                 ..SideSettings::new(u16::MAX, Position::Transit)
             };
-            // Merged packets leave unsegmented.
+            // Coalesced packets leave unsegmented.
             let side = SideSettings { segment_size: [SegmentSize::Preserve; 2], ..side };
             let secrets = Secrets::both(Secret::new(rng.u128(..)));
             Gateway::new(&GatewaySettings::one(side), secrets, || Pool::new(128 << 20))
@@ -131,7 +131,7 @@ impl Merging {
     fn compare_one(&mut self, case: &Case) -> io::Result<Verdict> {
         let mut verdict = self.compare_once(case)?;
         for _ in 1..TRIES {
-            // The kernel's clock may tick during a burst.
+            // The kernel's clock may tick during a burst. Then the burst is repeated.
             let is_plain = match &verdict {
                 Verdict::Told(known) => !known.contains(&Known::Early),
                 Verdict::Same | Verdict::Differs(_) => true,
@@ -145,7 +145,7 @@ impl Merging {
     }
 
     fn compare_once(&mut self, case: &Case) -> io::Result<Verdict> {
-        // Two bursts never share a flow.
+        // Consecutive bursts have different ports, so they never share a flow.
         self.number = self.number.wrapping_add(1) & 0x0FFF;
         let frames: Vec<Vec<u8>> = case.packets.iter().map(|packet| packet.bytes(self.number)).collect();
         let mut sent = vec![FlowOutput::default(); case.flow_count];
@@ -185,7 +185,8 @@ impl Merging {
     }
 }
 
-/// Returns a description of how the outputs of one flow differ.
+/// Returns the known differences between the outputs of one flow. The error describes a difference that is not
+/// known.
 fn judge(
     packets: &[&Drawn],
     sent: &FlowOutput,
@@ -262,7 +263,7 @@ fn wire_len(bytes: &[u8]) -> usize {
     }
 }
 
-/// Returns the flow of a packet of this burst; `None` if it is of no flow.
+/// Returns the flow of a packet; `None` if the packet is not from this burst.
 fn flow_of(packet: &Packet, number: u16) -> Option<usize> {
     let (source_port, flow) = ports(packet.bytes())?;
     (source_port == FIRST_PORT + number).then_some(flow)
@@ -288,7 +289,7 @@ struct Received {
     datagrams: Vec<Vec<u8>>,
     /// Received bytes of a stream by sequence number; `None` for bytes that did not arrive.
     bytes: Vec<Option<u8>>,
-    /// TCP flags, and the sequence number of the byte before them.
+    /// TCP flags, each with the relative sequence number after the segment's payload.
     flags: Vec<(u32, u8)>,
 }
 
@@ -301,7 +302,7 @@ struct Segment<'a> {
     stamps: Option<[u32; 2]>,
 }
 
-/// Returns the segments of a flow whose checksums are right.
+/// Returns the TCP segments of a flow that have a correct checksum.
 fn segments(left: &FlowOutput) -> impl Iterator<Item = Segment<'_>> {
     left.packets.iter().filter_map(|packet| {
         let at = upper_at(packet);

@@ -1,7 +1,7 @@
-//! Packets of one flow -> the packets that are sent as one GSO packet.
+//! Packets of one flow -> groups of packets, each of which is sent as one GSO packet.
 //!
-//! The model follows the engine's behaviour or the kernel's, with a switch for each known difference. The model
-//! explains differences, so it shares no code with the engine.
+//! The model follows the engine's behaviour or the kernel's, with a switch for each known difference. To be an
+//! independent check, the model shares no code with the engine.
 
 use super::Known;
 use super::merging::{Drawn, FlowOutput, unlike};
@@ -46,7 +46,7 @@ enum Order {
 
 /// Whether additional flushes between packets explain the kernel's output.
 fn lets_go_early(packets: &[&Drawn], sent: &FlowOutput, kernel: &FlowOutput) -> bool {
-    // A hash decides the flush order of two flows.
+    // In the kernel, a hash determines the flush order of two flows. So both orders are tried.
     [Order::AsOpened, Order::Backward].into_iter().any(|order| lets_go_in(order, packets, sent, kernel))
 }
 
@@ -66,8 +66,8 @@ fn lets_go_in(order: Order, packets: &[&Drawn], sent: &FlowOutput, kernel: &Flow
     false
 }
 
-/// Returns the packet before which the kernel flushed: the first packet that did not extend its GSO packet, or that
-/// did not overtake another packet.
+/// Returns the packet before which the kernel flushed: the first packet at which the kernel's output differs from
+/// the model's.
 fn unexpected(gso_packets: &[Vec<usize>], left: &FlowOutput, kernel: &FlowOutput) -> Option<usize> {
     let starts = |left: &FlowOutput| -> Vec<bool> {
         left.gso_packets.iter().flat_map(|count| (0..*count).map(|place| place == 0)).collect()
@@ -107,7 +107,7 @@ struct Run {
     label: u32,
     members: Vec<usize>,
     len: usize,
-    /// Increment of the identifications from packet to packet; `None` if not yet known.
+    /// Difference between the IP IDs of consecutive packets; `None` if not yet known.
     step: Option<u16>,
 }
 
@@ -121,7 +121,7 @@ struct Model<'a> {
 
 /// Returns the packets that are sent together, in the order of departure.
 ///
-/// All open packets are flushed before each packet of `cuts`.
+/// All open GSO packets are flushed before each packet of `cuts`.
 fn joined(packets: &[&Drawn], directions: &[Known], cuts: &[usize], order: Order) -> Vec<Vec<usize>> {
     let mut model = Model { packets, directions, runs: Vec::new(), next_seq: None, gso_packets: Vec::new() };
     for at in 0..packets.len() {
@@ -194,7 +194,7 @@ impl Model<'_> {
         packet.option_words == 0 && packet.filled != Filled::Wrong && packet.len > 0 && (!upper.is_tcp || tcp)
     }
 
-    /// Updates the stream's state from a packet that is not merged.
+    /// Updates the stream's state from a packet that is not coalesced.
     fn on_segment(&mut self, packet: &Drawn) {
         let upper = &packet.upper;
         if !upper.is_tcp || packet.filled == Filled::Wrong {

@@ -1,7 +1,7 @@
 //! Packets drawn from a seed -> output of the live kernel, beside output of the engine.
 //!
-//! There are three parts: fragmented datagrams, GSO packets to segment, and bursts of segments to merge. Each part
-//! uses TUN devices in a namespace of its own. The kernel and the engine get the same packets. If the outputs
+//! There are three parts: fragmented datagrams to reassemble, GSO packets to segment, and bursts to coalesce. Each
+//! part uses TUN devices in a namespace of its own. The kernel and the engine get the same packets. If the outputs
 //! differ, a model must explain both. The model switches the known differences, one after the other, from the
 //! engine's behaviour to the kernel's. A difference without an explanation is a failure. The failing case is
 //! repeated alone, made smaller, and shown with the command that repeats it.
@@ -30,11 +30,11 @@ use std::time::Instant;
 /// Number of cases in each part, and their seed.
 #[derive(Clone, Copy, Debug)]
 pub struct DifferentialSettings {
-    /// Fewest fragmented datagrams.
+    /// Minimum number of fragmented datagrams.
     pub datagrams: u64,
-    /// Number of GSO packets to segment.
+    /// Minimum number of GSO packets to segment.
     pub gso_packets: u64,
-    /// Number of bursts to merge.
+    /// Minimum number of bursts to coalesce.
     pub bursts: u64,
     /// Seed of all cases.
     pub seed: u64,
@@ -52,7 +52,7 @@ impl Default for DifferentialSettings {
 /// Results of all parts.
 #[derive(Clone, Debug, Serialize)]
 pub struct Differential {
-    /// Conditions of the comparison.
+    /// Machine, kernel and program of the comparison.
     pub conditions: Conditions,
     /// Seed of all cases.
     pub seed: u64,
@@ -69,7 +69,7 @@ pub struct PartReport {
     pub kind: Kind,
     /// Number of datagrams, GSO packets or bursts.
     pub count: u64,
-    /// Number of cases with these datagrams, GSO packets or bursts.
+    /// Number of cases. A case has a few fragmented datagrams, one GSO packet or one burst.
     pub cases: u64,
     /// Number of packets that were written to the kernel.
     pub packets: u64,
@@ -77,11 +77,11 @@ pub struct PartReport {
     pub same: u64,
     /// Number of cases with known differences only.
     pub told: u64,
-    /// Number of cases that differed at first, and never when they were repeated.
+    /// Number of cases that differed at first, but not in every repetition.
     pub passing: u64,
     /// Cases with unknown differences.
     pub failures: Vec<Failure>,
-    /// Number of cases that differed after the limit of failures and were not examined.
+    /// Number of cases that differed, but were not examined, because the limit of failures was reached.
     pub unjudged: u64,
     /// Duration of the part, in seconds.
     pub seconds: f64,
@@ -111,15 +111,15 @@ pub struct Failure {
     pub case: String,
 }
 
-/// Parts of the comparison.
+/// Part of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// Fragmented datagrams.
     Reassembly,
-    /// GSO packets that are segmented.
+    /// GSO packets to segment.
     Segmentation,
-    /// Bursts of segments that are merged.
+    /// Bursts of segments and datagrams to coalesce.
     Merging,
 }
 
@@ -139,7 +139,7 @@ enum Verdict {
     Differs(String),
 }
 
-/// Interface of one part to the kernel and the engine.
+/// Operations of one part: drawing cases, and comparing the outputs of kernel and engine.
 trait Bench: Sized {
     type Case: Clone;
     const KIND: Kind;
@@ -159,7 +159,7 @@ trait Bench: Sized {
 /// Compares all cases, and passes a description of the progress to `tell`.
 ///
 /// # Errors
-/// A missing right or feature of this machine, with advice.
+/// A missing privilege or kernel feature; the message contains advice.
 pub fn differential(settings: &DifferentialSettings, tell: impl Fn(&str) + Sync) -> io::Result<Differential> {
     let conditions = Conditions::here(1);
     let mut met = Tallies::default();
@@ -172,10 +172,10 @@ pub fn differential(settings: &DifferentialSettings, tell: impl Fn(&str) + Sync)
     Ok(Differential { conditions, seed: settings.seed, parts, known: met.rows() })
 }
 
-/// Repeats cases of a seed.
+/// Compares the given cases of a seed again.
 ///
 /// # Errors
-/// As [`differential`].
+/// The same as those of [`differential`].
 pub fn repeat(seed: u64, cases: Cases) -> io::Result<Differential> {
     let conditions = Conditions::here(1);
     let mut met = Tallies::default();
@@ -230,7 +230,7 @@ fn part<B: Bench>(
         Ok(())
     };
     let work = |thread| {
-        // The other threads end with the first one that is done or fails.
+        // When the first thread is done or fails, the others end too.
         let ended = work(thread);
         is_over.store(true, Ordering::Relaxed);
         ended
@@ -306,7 +306,7 @@ fn judge<B: Bench>(
     }))
 }
 
-/// Returns the difference if one of these cases differs in every repetition; `None` otherwise.
+/// Returns the difference if the case at `index` differs in every repetition; `None` otherwise.
 fn always_differs<B: Bench>(bench: &mut B, cases: &[B::Case], index: usize) -> io::Result<Option<String>> {
     let mut said = None;
     for _ in 0..REPEATS {
@@ -419,7 +419,7 @@ impl PartReport {
 }
 
 impl Differential {
-    /// Whether all differences were known.
+    /// Whether every part is good, and only a small share of the bursts met a clock tick at every try.
     pub fn is_good(&self) -> bool {
         let early = self.known.iter().find(|met| met.id == Known::Early.said()[0]).map_or(0, |met| met.count);
         let bursts =
@@ -506,7 +506,7 @@ impl fmt::Display for Differential {
     }
 }
 
-/// Cases that are run together.
+/// Number of cases that a thread compares together.
 const BATCH: u64 = 64;
 /// Largest number of cases that one command repeats.
 const REPEATED_MAX: u64 = 1 << 20;
@@ -516,9 +516,9 @@ const TELL_EACH: u64 = 64;
 const FAILURES_MAX: usize = 10;
 /// Repetitions of a case that differed.
 const REPEATS: usize = 5;
-/// Number of cases that are tried while one is shrunk.
+/// Largest number of smaller cases that are tried while a failing case is shrunk.
 const TRIALS_MAX: usize = 400;
-/// Inverse of the allowed share of cases that depend on timing: the kernel's clock ticks, its timers run.
+/// Inverse of the allowed share of cases that depend on timing, such as the kernel's clock ticks and timers.
 const PASSING_SHARE: u64 = 1_000;
 /// Inverse of the allowed share of bursts that meet a clock tick at every try.
 const EARLY_SHARE: u64 = 100;
@@ -647,5 +647,39 @@ mod tests {
         let (conditions, known) = (Conditions::here(1), met.rows());
         let whole = Differential { conditions, seed: 1, parts: vec![part], known };
         assert!(whole.to_string().contains(&told), "{whole}");
+    }
+
+    #[test]
+    fn a_comparison_reports_every_known_difference_and_the_failures() {
+        let failure = |number: usize| Failure {
+            command: format!("wideload lab differential --seed 7 --case reassembly:{number}"),
+            what: "kernel: 2 packets; engine: 1 packet".to_owned(),
+            case: "  the first of the packets that were sent\n  the second\n".to_owned(),
+        };
+        let reassembly = PartReport {
+            kind: Kind::Reassembly,
+            count: 640,
+            cases: 128,
+            packets: 2_560,
+            same: 100,
+            told: 14,
+            passing: 1,
+            failures: (0..FAILURES_MAX).map(failure).collect(),
+            unjudged: 3,
+            seconds: 2.5,
+        };
+        let merging = PartReport { count: 64, cases: 64, same: 64, ..PartReport::new(Kind::Merging) };
+        let mut met = Tallies::default();
+        met.count(&[Known::UnequalRepeat, Known::Early]);
+        let conditions = Conditions {
+            kernel: "6.12.38".to_owned(),
+            processors: 4,
+            load: vec![0.5, 0.25, 1.0],
+            rounds: 1,
+            build: "1.2.3 release".to_owned(),
+        };
+        let whole = Differential { conditions, seed: 7, parts: vec![reassembly, merging], known: met.rows() };
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/reports/differential.txt");
+        testkit::golden(path, &whole.to_string());
     }
 }

@@ -1,6 +1,7 @@
 //! Fragmented datagrams -> the datagrams that the kernel's reassembler delivers, beside those of the engine.
 //!
-//! Reassembly is one part of the comparison with the kernel. `reassembly_model.rs` explains differences.
+//! The comparison with the kernel has three parts; this part compares reassembly. `reassembly_model.rs` explains
+//! differences.
 
 use super::reassembly_cases::{Case, DATAGRAMS_MAX, PROTOCOLS};
 use super::reassembly_draw::draw;
@@ -152,7 +153,7 @@ impl Reassembly {
 
     /// Returns the datagrams that the engine delivers for each case, first packet by packet, then in batches.
     fn ask_engine(&mut self, frames: &Frames, count: usize) -> [Vec<Delivered>; 2] {
-        // The time-out of all earlier entries has passed.
+        // After this time step, all earlier entries have timed out.
         self.now = self.now + Duration::from_secs(3_600);
         let mut both = [self.ask_singly(frames, count), self.ask_in_batches(frames, count)];
         both.iter_mut().flatten().for_each(|it| it.sort_unstable());
@@ -168,7 +169,7 @@ impl Reassembly {
         delivered
     }
 
-    /// Pushes one batch per case, with payloads at their predicted places. So each output belongs to its case.
+    /// Pushes one batch per case, with payloads at their predicted places. Each batch's output belongs to one case.
     fn ask_in_batches(&mut self, frames: &Frames, count: usize) -> Vec<Delivered> {
         self.in_batches.expire(self.now);
         let mut delivered = vec![Delivered::new(); count];
@@ -181,7 +182,7 @@ impl Reassembly {
     }
 }
 
-/// Returns a gateway that reassembles datagrams for their host.
+/// Returns a gateway that reassembles the datagrams of all destinations.
 fn gateway(guessing: PlacementMode, rng: &mut Rng) -> Gateway {
     let side = SideSettings {
         memory: 256 << 20,
@@ -309,7 +310,7 @@ fn number(address: &[u8]) -> u32 {
 const DEVICE: &str = "pieces0";
 /// Longest time until the kernel receives.
 const READY_WITHIN: Duration = Duration::from_secs(20);
-/// Kernel settings: packets from any source are accepted, and incomplete datagrams get little memory.
+/// Kernel settings: packets from any source are accepted, and memory never limits reassembly.
 const SETTINGS: [(&str, &str); 8] = [
     ("ipv4/conf/all/rp_filter", "0"),
     ("ipv4/conf/default/rp_filter", "0"),

@@ -7,7 +7,7 @@ use crate::experiments::wire::{Ip, put_content, put_ip};
 use packet::Version;
 use std::fmt::Write;
 
-/// Datagrams, and their fragments in order of arrival.
+/// A test case: a few datagrams, and the fragments of all of them in order of arrival.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pub version: Version,
@@ -20,24 +20,24 @@ pub(super) struct Case {
 pub(super) struct Datagram {
     pub protocol: u8,
     pub destination: u8,
-    /// Difference from the case's first identification.
+    /// Difference from the first IP ID of the case.
     pub id: u16,
     pub content: u32,
     pub hops: u8,
     pub class: u8,
-    /// Headers of every fragment. IPv4: options. IPv6: headers in front of the Fragment header.
+    /// Optional headers of every fragment. IPv4: options. IPv6: headers in front of the Fragment header.
     pub front: HeaderKind,
     /// IPv6: headers behind the Fragment header, which belong to the fragmentable part.
     pub behind: HeaderKind,
 }
 
-/// Optional headers.
+/// Optional headers of a fragment: IPv4 options or IPv6 extension headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeaderKind {
     None,
     /// IPv4: no-operation options of this many 32-bit words.
     Nops(u8),
-    /// IPv4: an option that each fragment carries, and an option that only the first fragment carries.
+    /// IPv4: an option that every fragment carries. `FirstOnly` is an option that only the first fragment carries.
     Copied,
     FirstOnly,
     /// IPv6: a hop-by-hop options header with padding, whose length field has this value.
@@ -60,7 +60,7 @@ pub(super) struct FragmentSpec {
     pub dont_fragment: bool,
     pub hops: Option<u8>,
     pub class: Option<u8>,
-    /// Offset of a byte that differs from the datagram's; `None`: no such byte.
+    /// Offset of a changed byte in the fragment's payload; `None` if no byte is changed.
     pub altered: Option<u16>,
     /// Number of padding bytes behind the packet.
     pub padding: u8,
@@ -168,7 +168,7 @@ impl Case {
 }
 
 impl FragmentSpec {
-    /// Returns a fragment at offset 0 without faults, whose length is 0.
+    /// Returns an empty fragment at offset 0, without faults.
     pub(super) fn first_of(datagram: u8) -> FragmentSpec {
         FragmentSpec {
             datagram,
@@ -187,7 +187,7 @@ impl FragmentSpec {
         }
     }
 
-    /// Returns the fragment without its faults.
+    /// Returns the fragment without padding and without unusual values of header fields.
     fn plain(&self) -> FragmentSpec {
         FragmentSpec { ecn: 0, hops: None, class: None, padding: 0, front: None, dont_fragment: false, ..*self }
     }
@@ -220,15 +220,14 @@ impl FragmentSpec {
     }
 }
 
-/// Appends the fragmentable part between this fragment's boundaries: headers behind the Fragment header, then
-/// content.
+/// Appends the fragment's part of the datagram: headers behind the Fragment header, then content.
 fn put_payload(to: &mut Vec<u8>, datagram: &Datagram, fragment: &FragmentSpec) {
     let (start, at, len) = (to.len(), usize::from(fragment.offset), usize::from(fragment.len));
     let behind = joined(headers(datagram.behind, datagram.protocol));
     let shared = behind.get(at..(at + len).min(behind.len())).unwrap_or_default();
     to.extend(shared);
     put_content(to, datagram.content, at + shared.len(), len - shared.len());
-    // Headers stay unaltered: the host judges them, not the reassembler.
+    // Headers stay unchanged, because they are checked by the host and not by the reassembler.
     let altered = fragment.altered.map(usize::from).filter(|it| at + it >= HEADERS_LEN_MAX);
     if let Some(byte) = altered.and_then(|altered| to.get_mut(start + altered)) {
         *byte ^= 0x55;
@@ -266,7 +265,7 @@ fn headers(front: HeaderKind, next: u8) -> Vec<(u8, Vec<u8>)> {
     }
 }
 
-/// Returns an options header with one option that fills it.
+/// Returns an options header that one option fills completely.
 fn padded(next: u8, units: u8) -> Vec<u8> {
     let len = 8 * (usize::from(units) + 1);
     let mut header = vec![next, units, UNKNOWN_OPTION, (len - 4) as u8];

@@ -7,7 +7,7 @@ use super::reassembly_cases::{Case, DATAGRAMS_MAX, Datagram, FragmentSpec, Heade
 use fastrand::Rng;
 use packet::Version;
 
-/// Draws a case from random numbers.
+/// Draws a case: an IP version, datagrams, and fragments with faults.
 pub(super) fn draw(rng: &mut Rng) -> Case {
     let version = if rng.bool() { Version::V4 } else { Version::V6 };
     let mut datagrams = draw_datagrams(rng, version);
@@ -84,8 +84,8 @@ fn draw_twin(rng: &mut Rng, of: &Datagram) -> Datagram {
     twin
 }
 
-/// Inserts first fragments of other datagrams from the same source, so many that the kernel assumes earlier
-/// fragments were lost.
+/// Inserts many first fragments of other datagrams from the same source. The kernel then assumes that the missing
+/// fragments of the case are lost.
 fn put_between(rng: &mut Rng, datagrams: &mut Vec<Datagram>, fragments: &mut Vec<FragmentSpec>) {
     let (Some(like), at) = (fragments.first().copied(), rng.usize(..=fragments.len())) else { return };
     let first = datagrams.len();
@@ -151,7 +151,7 @@ fn draw_cuts(rng: &mut Rng, len: usize) -> Vec<usize> {
     cuts
 }
 
-/// Faults that a case has.
+/// Faults of the fragments of one case.
 struct Faults {
     disorder: bool,
     /// Faults in the order in which they are applied to the fragments of each datagram.
@@ -188,7 +188,7 @@ impl Faults {
 }
 
 impl Fault {
-    /// Each fault, with its frequency: one in this many cases.
+    /// Each fault, and its frequency: a value of 3 means one in three cases.
     const ALL: [(Fault, u8); 11] = [
         (Fault::Repeat, 3),
         (Fault::Alteration, 6),
@@ -231,7 +231,7 @@ fn draw_altered(rng: &mut Rng, fragment: FragmentSpec) -> FragmentSpec {
     FragmentSpec { altered: Some(rng.u16(..fragment.len.max(1))), ..fragment }
 }
 
-/// Returns a fragment with any byte range of the datagram, which may extend beyond its end.
+/// Returns the fragment with another byte range, which may extend beyond the end of the datagram.
 fn draw_overlapping(rng: &mut Rng, fragment: FragmentSpec, len: usize) -> FragmentSpec {
     let start = rng.usize(..=len / 8) * 8;
     let end = rng.usize(start..=len + 16);
@@ -253,13 +253,13 @@ fn draw_empty(rng: &mut Rng, fragment: FragmentSpec, len: usize) -> FragmentSpec
     FragmentSpec { len: 0, more, offset, ..fragment }
 }
 
-/// Returns the fragment with the more-fragments flag and up to seven bytes more, so that the length may be no
+/// Returns the fragment with the more-fragments flag and up to seven bytes more. Usually the length is then not a
 /// multiple of eight.
 fn draw_uneven(rng: &mut Rng, fragment: FragmentSpec) -> FragmentSpec {
     FragmentSpec { len: fragment.len.saturating_add(rng.u16(1..8)), more: true, ..fragment }
 }
 
-/// Returns the fragment at any other offset, often at one of the highest.
+/// Returns the fragment at another random offset, often near the largest possible offset.
 fn draw_elsewhere(rng: &mut Rng, fragment: FragmentSpec) -> FragmentSpec {
     let unit = if rng.bool() { 8_191 - rng.u16(..40) } else { rng.u16(..8_192) };
     FragmentSpec { offset: unit * 8, ..fragment }
@@ -270,7 +270,7 @@ fn draw_marks(rng: &mut Rng, fragments: &mut [FragmentSpec]) {
     fragments.iter_mut().for_each(|fragment| fragment.ecn = if rng.bool() { rng.u8(..4) } else { usual });
 }
 
-/// Returns the fragment with a header unlike the other fragments'.
+/// Returns the fragment with a header field or padding that the other fragments of the datagram do not have.
 fn draw_headed(rng: &mut Rng, mut fragment: FragmentSpec, version: Version) -> FragmentSpec {
     match rng.u8(..6) {
         0 => fragment.hops = Some(rng.u8(2..)),

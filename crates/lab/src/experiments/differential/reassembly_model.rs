@@ -1,15 +1,16 @@
 //! Fragments -> the datagrams that a host delivers.
 //!
-//! The model follows the engine's behaviour or the kernel's. The model has a map of octets, and a switch for each
-//! known difference. To be independent of the engine, the model has simple code of its own. The model is used only
-//! where kernel and engine differ.
+//! The model follows the engine's behaviour or the kernel's. The model has a map of received octets, and a switch
+//! for each known difference. To be an independent check, the model shares no code with the engine. The model is
+//! used only where kernel and engine differ.
 
 use super::reassembly::seen;
 use super::{Known, Verdict};
 use packet::Sum;
 use std::collections::BTreeMap;
 
-/// Explains the difference between two outputs of a case by known differences.
+/// Returns the known differences that explain why the kernel's output differs from the engine's. Without an
+/// explanation, the verdict describes the difference.
 pub(super) fn explain(frames: &[Vec<u8>], kernel: &[Vec<u8>], engine: &[Vec<u8>]) -> Verdict {
     let ours = run(frames, &[]);
     if ours != engine {
@@ -30,7 +31,7 @@ pub(super) fn explain(frames: &[Vec<u8>], kernel: &[Vec<u8>], engine: &[Vec<u8>]
             shown(&theirs)
         ));
     }
-    // A difference without effect is no part of the explanation.
+    // A known difference without effect is not part of the explanation.
     for known in Known::REASSEMBLY {
         let fewer: Vec<Known> = directions.iter().copied().filter(|direction| *direction != known).collect();
         if run(frames, &fewer) == kernel {
@@ -91,7 +92,7 @@ struct Datagram {
     came_count: usize,
     /// Runs of fragments, each of which arrived directly after its predecessor in the datagram.
     runs: Vec<(usize, usize)>,
-    /// Index of the run that began with the highest fragment; `None` without fragments.
+    /// Index of the run at the highest offsets, the only run that can grow; `None` without fragments.
     tail: Option<usize>,
     top: usize,
     has_end: bool,
@@ -231,7 +232,8 @@ impl Model<'_> {
         self.deliver(header, *next_header, &datagram.octets[..datagram.top], class, Some(dont_fragment));
     }
 
-    /// Delivers a complete datagram. For a merged datagram, `rejoined` says whether it may be fragmented again.
+    /// Delivers a complete datagram. `rejoined` is `None` for an unfragmented datagram. For a reassembled one, it
+    /// is the DF flag to set.
     fn deliver(&mut self, header: &[u8], next_header: u8, payload: &[u8], class: u8, rejoined: Option<bool>) {
         if header[0] >> 4 == 6 {
             let Some((protocol, at)) = walk(next_header, payload) else { return };
@@ -356,7 +358,8 @@ fn class(header: &[u8]) -> u8 {
     if header[0] >> 4 == 4 { header[1] } else { header[0] << 4 | header[1] >> 4 }
 }
 
-/// Returns the ECN mark for a datagram whose fragments have these marks; `None` if ECT and Not-ECT are mixed.
+/// Returns the ECN mark for a datagram whose fragments have these marks. Returns `None` if Not-ECT and other marks
+/// are mixed.
 fn joined(marks: u8) -> Option<u8> {
     let (not, met) = (marks & 1 != 0, marks & 8 != 0);
     match (not, met) {

@@ -1,7 +1,7 @@
 //! GSO packet -> the kernel's segments, beside those of the engine.
 //!
-//! Segmentation is one part of the comparison with the kernel. The correct result is unique, apart from a few known
-//! differences.
+//! The comparison with the kernel has three parts; this part compares segmentation. Apart from a few known
+//! differences, only one result is correct.
 
 use super::{Bench, Kind, Verdict};
 use crate::experiments::forwarder::{Enough, Forwarder, Treats};
@@ -16,7 +16,7 @@ use packet::{Checksum, Frame, Gso, Identifications, Ingress, LinkType, Maker, Po
 use port::{GsoKind, GsoRequest, TxFrame, TxOffload};
 use std::io;
 
-/// A GSO packet.
+/// A GSO packet to segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Case {
     ip: Ip,
@@ -25,12 +25,12 @@ pub(super) struct Case {
     content: u32,
     payload_len: u16,
     segment_len: u16,
-    /// Segment length that the engine gets if it has to resize the segments to `segment_len` for its MTU; `None`:
-    /// no resizing.
+    /// Segment length of the engine's input, if the engine must resize the segments to `segment_len`. `None`: no
+    /// resizing.
     resized_from: Option<u16>,
 }
 
-/// Optional headers.
+/// Optional headers of a GSO packet: IPv4 options or IPv6 extension headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OptionsKind {
     None,

@@ -1,4 +1,4 @@
-//! A flood, a version and a seed -> the packets of the flood, and good datagrams beside them.
+//! A flood, an IP version and a seed -> the packets of the flood, and good datagrams beside them.
 //!
 //! The content of a good datagram follows from its number, so every receiver can verify it.
 
@@ -13,7 +13,7 @@ pub(super) struct Load {
     pub(super) version: Version,
     rng: Rng,
     fragment: Vec<u8>,
-    /// Number of the flood's fragments so far. `good_count` is that of good datagrams.
+    /// Number of the flood's fragments so far. `good_count` is the number of good datagrams so far.
     pub(super) count: u64,
     pub(super) good_count: u64,
     whole: Vec<u8>,
@@ -44,7 +44,7 @@ impl Load {
     pub(super) fn good(&mut self) -> [Vec<u8>; 2] {
         self.good_count += 1;
         let number = self.good_count;
-        // A fixed set of sources sends many each.
+        // Each of a few sources sends many good datagrams.
         let source = GOOD_SOURCE + (number % GOOD_SOURCES) as u32;
         let ip = header(self.version, source, 0);
         let upper = TransportFacts {

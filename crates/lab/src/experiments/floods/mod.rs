@@ -2,16 +2,15 @@
 //!
 //! Each good datagram has two fragments, sent at most half a millisecond apart. The flood consists of first
 //! fragments of datagrams that never become complete. The kernel's reassembler and the engine's may each use 4 MiB.
-//! Two systems are live, behind a TUN device. The first two floods are written as fast as the device accepts them,
-//! the slow drip at its own pace. The kernel reassembles for its own socket, or forwards over another device to the
-//! engine. The engine then writes the reassembled datagrams to a host with such a socket. One thread does
-//! everything, so no queue overflows, and only the reassembler drops datagrams. The third system is the engine
-//! alone in simulated time. The simulated floods have two million fragments per second, except the drip, which
-//! keeps its own pace.
+//! Three systems are flooded. In the first, the live kernel behind a TUN device reassembles for a local socket. In
+//! the second, the kernel forwards to the engine, which sends reassembled datagrams to a host with a socket. The
+//! third system is the engine alone in simulated time. Two of the three floods are as fast as the device accepts
+//! packets, or two million fragments per second in simulated time. The third, a slow drip, has the same rate
+//! everywhere. One thread does everything, so no queue overflows, and only the reassembler drops datagrams.
 //!
-//! At 150 fragments per second of the drip, the kernel's table fills in some 12 seconds. The table then stays full,
-//! because the time-out is 30 seconds. So the drip starts with the fragments of 20 seconds without pauses. Good
-//! datagrams follow while the drip continues.
+//! The drip has 150 fragments per second, which fill the kernel's table in about 12 seconds. The table then stays
+//! full, because the kernel's time-out is 30 seconds. So the drip starts with the fragments of 20 seconds, sent
+//! without pauses. Good datagrams follow while the drip continues.
 
 mod load;
 mod systems;
@@ -31,13 +30,14 @@ use systems::{Behind, Kernel, Rejoining, Target};
 /// Durations of the floods, and their seed.
 #[derive(Clone, Copy, Debug)]
 pub struct FloodsSettings {
-    /// Duration of each live flood.
+    /// Duration of each flood against the live kernel, and of each flood against the engine behind a TUN device.
     pub live: Duration,
     /// Duration of each simulated flood, in simulated time.
     pub simulated: Duration,
-    /// Duration of the simulated drip; longer than a datagram's time-out, which the drip tries to exhaust.
+    /// Duration of the simulated drip, in simulated time. It must exceed the time-out of datagrams, so that old
+    /// fragments expire.
     pub drip: Duration,
-    /// Seed of the flood's sources and lengths.
+    /// Seed of the sources and IP IDs of the floods.
     pub seed: u64,
 }
 
@@ -55,7 +55,7 @@ impl Default for FloodsSettings {
 /// Results of all floods.
 #[derive(Clone, Debug, Serialize)]
 pub struct Floods {
-    /// Conditions of the measurement.
+    /// Machine, kernel and program of the measurement, and number of rounds.
     pub conditions: Conditions,
     /// One row for each flood, version and system.
     pub rows: Vec<FloodRow>,
@@ -72,28 +72,28 @@ pub struct FloodRow {
     pub system: Joins,
     /// Fragments of the flood per second.
     pub rate: f64,
-    /// Good datagrams that were sent.
+    /// Number of good datagrams that were sent, apart from those in `set_aside`.
     pub sent: u64,
-    /// Good datagrams that arrived complete.
+    /// Number of good datagrams that arrived complete, apart from those in `set_aside`.
     pub whole: u64,
-    /// Good datagrams left out of the figures, because the machine was busy and their fragments were sent too far
+    /// Number of good datagrams left out of the figures, because a busy machine sent their two fragments too far
     /// apart.
     pub set_aside: u64,
-    /// Most bytes that the engine held after any fragment; `None` if unknown.
+    /// Largest number of bytes that the engine held; `None` for the kernel.
     pub held_max: Option<usize>,
-    /// Share of good datagrams that must arrive; `None` for the kernel, which has no requirement.
+    /// Share of good datagrams that must arrive; `None` for the kernel, for which no share is required.
     pub wanted: Option<f64>,
 }
 
-/// Kind of flood beside the good datagrams.
+/// Kind of flood that is sent together with the good datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Flood {
-    /// First fragments from all sources, as fast as possible.
+    /// First fragments from random sources, as fast as possible.
     FirstPieces,
-    /// First fragments from a thousand sources. Good datagrams are from other sources.
+    /// First fragments from a thousand sources, as fast as possible.
     ThousandSources,
-    /// First fragments, 150 per second.
+    /// First fragments from random sources, 150 per second.
     Drip,
 }
 
@@ -112,7 +112,7 @@ pub enum Joins {
 /// Runs all floods, and passes a description of each one to `tell` before it begins.
 ///
 /// # Errors
-/// A missing right or feature of this machine, with advice.
+/// A missing privilege or kernel feature; the message contains advice.
 pub fn floods(settings: &FloodsSettings, mut tell: impl FnMut(&str)) -> io::Result<Floods> {
     let conditions = Conditions::here(1);
     let mut rows = Vec::new();
@@ -144,7 +144,8 @@ fn row(settings: &FloodsSettings, flood: Flood, version: Version, system: Joins)
     Ok(row)
 }
 
-/// Runs a live flood. Repeats it while the machine is so busy that all good datagrams are left out.
+/// Runs a live flood, at most [`TRIES`] times, until some good datagrams count. On a busy machine, all may be left
+/// out.
 fn seen(mut live: impl FnMut() -> io::Result<FloodRow>) -> io::Result<FloodRow> {
     let mut row = live()?;
     for _ in 1..TRIES {
@@ -200,7 +201,7 @@ fn live(load: &mut Load, stretch: Duration, target: &mut impl Target) -> io::Res
     }
     let seconds = clock.now().nanos() as f64 / 1e9;
     let rate = (load.count - before) as f64 / seconds;
-    // The waiting datagram never had its second fragment.
+    // The second fragment of a datagram that still waits was never sent.
     let sent = load.good_count - u64::from(waiting.is_some());
     for _ in 0..SETTLE {
         target.arrived(&mut |number| ledger.arrive(number))?;
@@ -212,7 +213,7 @@ fn live(load: &mut Load, stretch: Duration, target: &mut impl Target) -> io::Res
 /// Sends good datagrams until some arrive, because a new host's addresses and routes are not ready immediately.
 fn wait_until_it_joins(load: &Load, target: &mut impl Target) -> io::Result<()> {
     let mut probes = Load::new(load.flood, load.version, 0);
-    // Numbers that no other good datagram has.
+    // These numbers differ from those of the flood's good datagrams.
     probes.good_count = 1 << 40;
     let mut seen = 0;
     for _ in 0..PROBES_MAX {
@@ -228,7 +229,7 @@ fn wait_until_it_joins(load: &Load, target: &mut impl Target) -> io::Result<()> 
     Err(io::Error::other("no datagram arrives through the TUN device; check if a firewall drops it"))
 }
 
-/// Good datagrams sent and arrived so far.
+/// Numbers of the good datagrams that have arrived, and of those left out of the figures.
 #[derive(Default)]
 struct Goods {
     arrived: Vec<u64>,
@@ -317,7 +318,7 @@ impl FloodRow {
 }
 
 impl Floods {
-    /// Whether every row of the engine has its required share.
+    /// Whether the required share of good datagrams arrived in every row.
     pub fn is_good(&self) -> bool {
         self.rows.iter().all(FloodRow::is_good)
     }

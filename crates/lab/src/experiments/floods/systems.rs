@@ -21,8 +21,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 /// A reassembler behind a TUN device.
 pub(super) trait Target {
     fn write(&mut self, packet: &[u8]) -> io::Result<()>;
-    /// Does the pending work after packets were sent, and passes the numbers of newly arrived good datagrams to
-    /// `tell`.
+    /// Processes the packets that were sent, and passes the numbers of newly arrived good datagrams to `tell`.
     fn arrived(&mut self, tell: &mut dyn FnMut(u64)) -> io::Result<()>;
     fn held_max(&self) -> Option<usize>;
 }
@@ -155,7 +154,7 @@ impl Rejoining {
         &mut self.gateway.output_mut(0).pool
     }
 
-    /// Pushes fragments into the engine, and passes every output packet on.
+    /// Pushes a frame into the engine, and passes every output packet to `write`.
     ///
     /// # Panics
     /// The engine holds more bytes than its memory limit.

@@ -1,4 +1,4 @@
-//! Pairs of hosts -> TCP connections between them at a steady pace, and the gaps and errors of each.
+//! Pairs of hosts -> TCP connections between them at a steady rate, and the gaps and errors of each connection.
 //!
 //! One thread serves all senders and one all receivers, so that the load needs little CPU time. Every received byte
 //! is compared with the byte sent at its position.
@@ -36,7 +36,7 @@ pub(super) struct Route<'a> {
 
 /// A moment, and the progress of all connections at that moment.
 pub(super) struct Mark {
-    /// The moment.
+    /// Time at which the progress was recorded.
     pub(super) at: Instant,
     sent: Vec<u64>,
     retransmitted: u64,
@@ -92,7 +92,7 @@ impl Flows {
     }
 
     /// Waits up to `timeout` until all connections have delivered data sent after a mark. Returns the number of
-    /// connections that have not.
+    /// connections without such a delivery.
     pub(super) fn wait(&self, mark: &Mark, timeout: Duration) -> usize {
         let until = Instant::now() + timeout;
         loop {
@@ -166,7 +166,7 @@ impl Flow {
         let open = || socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, Some(ipproto::TCP));
         let socket = from.space().enter(open)?;
         sockopt::set_tcp_congestion(&socket, CONGESTION)?;
-        // So that a blocked sender is not far ahead of the receiver.
+        // With a small buffer, a blocked sender is not far ahead of the receiver.
         sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER_LEN)?;
         sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(OPEN_TIMEOUT))?;
         connect(&socket, &target)?;
@@ -188,13 +188,13 @@ impl Flow {
         })
     }
 
-    /// Returns the content of `len` bytes at a position of the stream.
+    /// Returns the `len` bytes of the stream's content that start at position `place`.
     fn at(&self, place: u64, len: usize) -> &[u8] {
         let from = (place % PATTERN_LEN as u64) as usize;
         &self.pattern[from..from + len]
     }
 
-    /// Writes to the socket until it accepts no more.
+    /// Writes up to [`WRITE_LEN`] bytes to the socket, without waiting.
     fn write(&self) {
         let sent = self.sent.load(Ordering::Relaxed);
         match (&self.sender).write(self.at(sent, WRITE_LEN)) {
@@ -203,7 +203,7 @@ impl Flow {
         }
     }
 
-    /// Reads all bytes that the socket has, and compares them with the sent ones.
+    /// Reads all bytes that the socket has received, and compares them with the sent bytes.
     fn read(&self, room: &mut [u8]) {
         loop {
             match (&self.receiver).read(room) {
@@ -253,7 +253,7 @@ impl Shared {
             flow.write();
         }
         for flow in &self.flows {
-            // A broken connection needs no end.
+            // If the connection is already broken, the shutdown fails.
             let _ = flow.sender.shutdown(Shutdown::Write);
         }
     }
@@ -274,8 +274,8 @@ impl Shared {
     }
 }
 
-/// Returns the longest gap that overlaps the stretch. A gap is between two arrivals, or between the last arrival
-/// and the end of the stretch.
+/// Returns the longest gap that overlaps the stretch from `from` to `until`. A gap is the time between two
+/// arrivals, or from the last arrival to `until`.
 fn longest_gap(arrivals: &[Instant], from: Instant, until: Instant) -> Duration {
     let before = arrivals.iter().rev().find(|at| **at <= from).copied().unwrap_or(from);
     let within = arrivals.iter().copied().filter(|at| *at > from && *at < until);
@@ -294,7 +294,8 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// Length of each write, in bytes. One write per connection and period gives 1.8 Mbit/s.
 const WRITE_LEN: usize = 4_500;
 const PERIOD: Duration = Duration::from_millis(20);
-/// Length after which the content repeats, in bytes: a prime, so that no dropped packet's length is a multiple.
+/// Length after which the content repeats, in bytes. The length of a lost packet is not a multiple of this prime,
+/// so every loss changes the content.
 const PATTERN_LEN: usize = 65_521;
 const SEND_BUFFER_LEN: usize = 128 << 10;
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);

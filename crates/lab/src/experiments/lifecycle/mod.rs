@@ -1,4 +1,5 @@
-//! A gateway under 50 TCP flows -> effects of its end or change on the flows, and whether its host is restored.
+//! A gateway with 50 TCP connections -> the effects of stops, restarts and kills on the connections and on the
+//! gateway's host.
 //!
 //! Each gateway has a network of its own and is run by the command `wideload run`. While data is sent both ways,
 //! the gateway is stopped, drained, reloaded, restarted or killed. Then the same gateway continues, or the kernel
@@ -30,7 +31,7 @@ use tempfile::TempDir;
 
 pub use self::flows::Outcome;
 
-/// Event that a gateway is subjected to.
+/// Stop, change or crash of a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LifecycleEvent {
@@ -57,22 +58,22 @@ pub enum LifecycleEvent {
     KillBoth,
 }
 
-/// How the host is restored after the supervisor was killed.
+/// Measure that restores the host after the supervisor was killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Remedy {
     /// `wideload undo`.
     Undo,
-    /// Another gateway, which is stopped later.
+    /// The start of another gateway, which is stopped later.
     Successor,
     /// No remedy until the connections continue by themselves; then `wideload undo`.
     Time,
 }
 
-/// Roles, events and load.
+/// Roles and events to test, and the load.
 #[derive(Clone, Debug)]
 pub struct LifecycleSettings {
-    /// Path of the program with the subcommand `run`.
+    /// Path of the `wideload` program.
     pub program: PathBuf,
     /// Roles to test, in this order.
     pub roles: Vec<Role>,
@@ -93,7 +94,7 @@ pub struct LifecycleSettings {
 /// Results of all rounds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Lifecycle {
-    /// Conditions of the measurement.
+    /// Machine, kernel and program of the measurement, and number of rounds.
     pub conditions: Conditions,
     /// Longest time without an arrival, in milliseconds; a connection with a longer one has stalled.
     pub stall_ms: f64,
@@ -105,12 +106,12 @@ pub struct Lifecycle {
     pub seconds: f64,
 }
 
-/// Effects on connections and host in one round.
+/// Effects of one event on the connections and on the gateway's host.
 #[derive(Clone, Debug, Serialize)]
 pub struct LifecycleRow {
     /// The gateway's role.
     pub role: Role,
-    /// The event.
+    /// The event during the connections.
     pub event: LifecycleEvent,
     /// Remedy after the supervisor was killed; `None` for other events.
     pub remedy: Option<Remedy>,
@@ -141,11 +142,11 @@ pub struct LifecycleRow {
     pub bytes: u64,
     /// Number of bytes that arrived changed.
     pub wrong_bytes: u64,
-    /// Number of the host's settings that differed while the gateway ran.
+    /// Number of the host's settings that the running gateway had changed.
     pub changed_while_running: usize,
     /// Changes that a killed gateway left, before any remedy.
     pub left_behind: Vec<Change>,
-    /// Differences from the original settings that remained at the end.
+    /// Differences from the original settings that remained at the end of the round.
     pub differences: Vec<Change>,
 }
 
@@ -176,7 +177,8 @@ impl Default for LifecycleSettings {
 }
 
 impl LifecycleSettings {
-    /// Returns settings with few connections and few events, four at a time, which take a few seconds.
+    /// Returns settings with few connections and few events. Four rounds run concurrently, and the test takes a few
+    /// seconds.
     pub fn short() -> LifecycleSettings {
         LifecycleSettings {
             events: vec![LifecycleEvent::Stop, LifecycleEvent::Restart, LifecycleEvent::KillBoth],
@@ -193,7 +195,7 @@ impl LifecycleSettings {
 /// Runs each event on gateways of each role, and passes a description of each step to `tell`.
 ///
 /// # Errors
-/// A missing right or feature of this machine; a gateway that does not obey.
+/// A missing privilege or kernel feature; a gateway that does not respond.
 pub fn lifecycle(settings: &LifecycleSettings, tell: impl FnMut(&str) + Send) -> io::Result<Lifecycle> {
     let began = Instant::now();
     let mut outcome = Lifecycle {
@@ -240,7 +242,7 @@ fn rounds(settings: &LifecycleSettings) -> Vec<(Role, LifecycleEvent, Option<Rem
         (_, LifecycleEvent::KillSupervisor | LifecycleEvent::KillBoth) if settings.is_short => {
             vec![Some(Remedy::Undo)]
         }
-        // The remains of a killed wide interface end by themselves after some time.
+        // The host state that a killed wide interface leaves disappears by itself after some time.
         (Role::WideInterface, LifecycleEvent::KillBoth) => {
             vec![Some(Remedy::Undo), Some(Remedy::Successor), Some(Remedy::Time)]
         }
@@ -296,7 +298,8 @@ impl Round {
         let mark = flows.mark()?;
         let exit = round.happen()?;
         let took_ms = mark.at.elapsed().as_secs_f64() * 1e3;
-        // With a bridge in a border's place, undo changes nothing for the connections.
+        // The kernel's bridge replaces a killed border, so `wideload undo` does not help the connections and runs
+        // at the end.
         let hangs = role == Role::Border && remedy == Some(Remedy::Undo);
         let is_undone_later = hangs || remedy == Some(Remedy::Time);
         let mut left_behind = Vec::new();
@@ -373,7 +376,8 @@ impl Round {
         Ok(())
     }
 
-    /// Runs the event. Returns the exit status; `None` if no process ended.
+    /// Performs the event. Returns the exit status of the gateway or of `wideload restart`; `None` if neither
+    /// ended.
     fn happen(&mut self) -> io::Result<Option<String>> {
         let mut gateway = self.gateway.take().expect("a gateway runs");
         let ended = match self.event {
@@ -400,7 +404,7 @@ impl Round {
         Ok(Some(spelled(ended)))
     }
 
-    /// Runs an event that the gateway survives. Returns the exit status of `wideload restart`; `None` for other
+    /// Performs an event that the gateway survives. Returns the exit status of `wideload restart`; `None` for other
     /// events.
     fn change(&self, gateway: &mut Running) -> io::Result<Option<String>> {
         match self.event {
@@ -448,14 +452,15 @@ impl Round {
         client.ask(&Request::Stop {}).map(drop)
     }
 
-    /// Sets the route that the guide advises for stalled connections. Returns how many of these then continued.
+    /// Sets the route that the user guide recommends for stalled connections. Returns the number of stalled
+    /// connections that then continued.
     fn mend(&mut self, flows: &Flows, missing: usize) -> io::Result<usize> {
         self.network.tell_wide_host()?;
         let told: Mark = flows.mark()?;
         Ok(missing.saturating_sub(flows.wait(&told, LATE_TIMEOUT)))
     }
 
-    /// Lists the differences from the state before, then runs `wideload undo`.
+    /// Runs `wideload undo`. Returns the differences from the original state that existed before the command.
     fn undo(&mut self, before: &Inventory) -> io::Result<Vec<Change>> {
         let left = before.differences(&self.network.state()?).into_iter().map(Change::from).collect();
         let undone = self.command(&self.program(), &["undo".as_ref()])?;
@@ -466,7 +471,7 @@ impl Round {
         Ok(left)
     }
 
-    /// Ends a gateway that still runs, and lets the kernel take over.
+    /// Stops the gateway if it still runs. The kernel then forwards in its place.
     fn stop_what_runs(&mut self) -> io::Result<()> {
         let Some(gateway) = self.gateway.take() else { return Ok(()) };
         gateway.tell(Signal::TERM)?;
@@ -477,8 +482,8 @@ impl Round {
         self.network.take_over()
     }
 
-    /// Returns the differences from the state before. The kernel removes some items a moment after their owner has
-    /// ended.
+    /// Returns the differences from the original state. The kernel removes some items only a moment after the
+    /// process that created them has ended, so the state is read repeatedly.
     fn differences(&self, before: &Inventory) -> io::Result<Vec<Change>> {
         let until = Instant::now() + CLEANUP_TIMEOUT;
         loop {
@@ -521,7 +526,7 @@ impl LifecycleRow {
 }
 
 impl LifecycleEvent {
-    /// Returns the expected exit status; `None` if no process ends.
+    /// Returns the expected exit status of the gateway or of `wideload restart`; `None` if neither ends.
     fn exit(self) -> Option<&'static str> {
         match self {
             LifecycleEvent::Reload | LifecycleEvent::KillWorker => None,
@@ -561,7 +566,7 @@ const EVENTS: [LifecycleEvent; 10] = [
     LifecycleEvent::KillSupervisor,
     LifecycleEvent::KillBoth,
 ];
-/// Longest allowed duration of an event. A border with few connections informs their hosts in far less.
+/// Longest allowed duration of an event. An ending border informs the hosts of a few connections in much less time.
 const TOOK_MAX: Duration = Duration::from_secs(3);
 const OPEN_TIMEOUT: Duration = Duration::from_secs(8);
 /// Longest wait for stalled connections; longer than the pause before a sender's next retransmission.

@@ -1,6 +1,7 @@
 //! Role -> a network for a gateway of this role: hosts, configuration, and the state of the gateway's host.
 //!
-//! The lifecycle experiment is the same for all roles. Their differences are in this file.
+//! The rest of the lifecycle experiment is the same for all roles. This file contains the differences between the
+//! roles.
 
 use super::super::Role;
 use super::flows::{Flows, Route};
@@ -26,7 +27,7 @@ pub(super) struct Network {
     /// Each interface's name, and the name used for it in reports.
     names: Vec<(String, &'static str)>,
     cookie: u64,
-    /// Name of the configuration file, from which the control socket's name follows.
+    /// Name of the configuration file and of the control socket, without extensions.
     name: String,
 }
 
@@ -78,7 +79,7 @@ impl Network {
         PathBuf::from(format!("{DIRECTORY}/{}.sock", self.name))
     }
 
-    /// Returns the gateway's configuration. A reload switches between the first and the second one.
+    /// Returns the gateway's configuration. The second configuration is for a reload.
     pub(super) fn config(&self, is_second: bool) -> String {
         let timeout = if is_second { "timeout = \"9ms\"\n" } else { "" };
         let hold = if is_second { "hold = \"burst\"\n" } else { "" };
@@ -118,7 +119,7 @@ impl Network {
         for route in self.routes(4) {
             let target = SocketAddr::new(route.address, CLOSED_PORT);
             let knock = || route.from.space().enter(|| TcpStream::connect_timeout(&target, KNOCK_TIMEOUT));
-            // A closed port answers.
+            // A closed port answers with RST, which proves that the path works.
             while !matches!(knock(), Err(error) if error.kind() == io::ErrorKind::ConnectionRefused) {
                 if Instant::now() > until {
                     let text = format!("{}: no packet passes the gateway", route.address);
@@ -154,8 +155,8 @@ impl Network {
         }
     }
 
-    /// Puts the kernel's bridge in place of a border that has ended. In other roles the kernel forwards without
-    /// help.
+    /// Puts the kernel's bridge in place of a border that has ended. In other roles, the kernel forwards without a
+    /// bridge.
     pub(super) fn take_over(&self) -> io::Result<()> {
         match &self.hosts {
             Hosts::Three(three_hosts) if self.role == Role::Border => three_hosts.bridge().map(drop),
@@ -171,7 +172,7 @@ impl Network {
         }
     }
 
-    /// Gives the wide host a route to the narrow one with the narrow link's MTU, as the guide advises.
+    /// Gives the wide host a route to the narrow host with the narrow link's MTU, as the user guide recommends.
     pub(super) fn tell_wide_host(&self) -> io::Result<()> {
         let Hosts::Three(three_hosts) = &self.hosts else { return Ok(()) };
         let [name, ..] = three_hosts.names();
@@ -206,7 +207,7 @@ impl Network {
         Ok(Inventory { items, ..taken })
     }
 
-    /// Lists the state, as soon as the kernel no longer changes it by itself.
+    /// Lists the state as soon as the kernel makes no further changes to it.
     pub(super) fn calm_state(&self) -> io::Result<Inventory> {
         let until = Instant::now() + SETTLE_TIMEOUT;
         loop {
@@ -218,7 +219,7 @@ impl Network {
         }
     }
 
-    /// Gives both hosts networks of their own, with the router between them.
+    /// Puts the two hosts into different IP networks, with the router between the networks.
     fn route(&self) -> io::Result<()> {
         let Hosts::Three(three_hosts) = &self.hosts else { return Ok(()) };
         let [wide, to_wide, to_narrow, narrow] = three_hosts.names();

@@ -1,4 +1,4 @@
-//! Results of gateways' ends -> a table within 80 columns.
+//! Results of the lifecycle experiment -> a table of at most 80 columns.
 //!
 //! The JSON output has all details; this table has room for one line per event.
 
@@ -6,7 +6,7 @@ use super::{Change, Lifecycle, LifecycleEvent, LifecycleRow, Remedy};
 use crate::experiments::{Conditions, Role};
 use std::fmt;
 
-/// Returns a role in words.
+/// Returns the name of a role in the table.
 pub(super) fn name(role: Role) -> &'static str {
     match role {
         Role::Border => "border",
@@ -95,7 +95,8 @@ impl fmt::Display for Lifecycle {
 }
 
 impl Lifecycle {
-    /// Writes the changes that killed gateways left: for each role, those of the gateway with the most.
+    /// Writes the changes that killed gateways left on the host. For each role, only the gateway with the most
+    /// changes is listed.
     fn write_left(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for role in super::ROLES {
             let rows = self.rows.iter().filter(|row| row.role == role && !row.left_behind.is_empty());
@@ -147,7 +148,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// Writes wrapped lines, all indented except the first.
+/// Writes a text in wrapped lines. All lines except the first are indented.
 fn write_wrapped(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     let mut line = String::new();
     for word in text.split_whitespace() {
@@ -172,5 +173,5 @@ fn clipped(text: &str, len: usize) -> String {
 
 /// Width of the table, in columns.
 const WIDTH: usize = 80;
-/// Longest part of a setting or value in a sentence, in characters. The JSON output has all of it.
+/// Largest number of characters of a setting or value in a sentence. The JSON output has the complete text.
 const ITEM_LEN: usize = 120;

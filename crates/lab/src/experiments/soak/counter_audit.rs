@@ -1,7 +1,7 @@
 //! Prometheus text -> counters that do not add up.
 //!
-//! The sums are computed here from the counters alone, by the rules of COUNTERS.md. The program's own check of its
-//! counters is compared with them.
+//! The sums are computed here from the counters alone, by the rules of COUNTERS.md. The result is compared with the
+//! gateway's own check of its counters.
 
 use engine::{Event, Reason};
 use gateway::stats::{PortIn, PortOut};
@@ -91,7 +91,7 @@ impl CounterAudit {
         broken
     }
 
-    /// Returns the packets of one direction: received, forwarded, held and retired.
+    /// Returns the number of packets of one direction that were received, forwarded, held and retired.
     pub(super) fn fates(&self, direction: &str) -> [u64; 4] {
         let count = |name: &str| {
             self.value(&format!("{name}{{direction=\"{direction}\",way=\"{direction}\"}}")).unwrap_or(0.0)
@@ -105,13 +105,13 @@ impl CounterAudit {
         counts.map(|count| count as u64)
     }
 
-    /// Returns the value of an event's counter, both directions together.
+    /// Returns the value of an event's counter, summed over both directions.
     pub(super) fn event(&self, event: Event) -> u64 {
         DIRECTIONS.iter().filter_map(|direction| self.value(&event_name(event.name(), "", direction))).sum::<f64>()
             as u64
     }
 
-    /// Returns the number of passed frames without an IP packet, both directions together.
+    /// Returns the number of passed frames without an IP packet, summed over both directions.
     pub(super) fn passed(&self) -> u64 {
         self.sum("wideload_port_in_passed_frames_total{") as u64
     }

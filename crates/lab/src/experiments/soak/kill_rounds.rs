@@ -1,4 +1,5 @@
-//! Program and configuration -> a border in the middle of three hosts, to reload, restart, kill and end.
+//! Program and configuration -> a border in the middle of three hosts that a test can reload, restart, kill and
+//! end.
 //!
 //! `running.rs` controls the processes. This file adds the network and the check of the counters.
 

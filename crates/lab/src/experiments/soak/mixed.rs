@@ -16,24 +16,24 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Results of the traffic of both directions.
+/// Results of mixed traffic in both directions.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Mixed {
     /// Number of completed TCP transfers.
     pub transfers: u64,
-    /// TCP transfers whose SHA-256 at the receiver matches the sender's.
+    /// Number of TCP transfers whose SHA-256 at the receiver matches the sender's.
     pub intact: u64,
     /// Bytes that the TCP transfers delivered.
     pub bytes: u64,
-    /// UDP messages that were sent, most of them longer than the narrow link's MTU.
+    /// Number of UDP messages that were sent. Most messages are longer than the narrow link's MTU.
     pub messages_sent: u64,
-    /// UDP messages that arrived complete and unchanged, without duplicates.
+    /// Number of UDP messages that arrived complete and unchanged, without duplicates.
     pub messages: u64,
-    /// Received UDP messages that were changed or duplicates.
+    /// Number of received UDP messages that were changed or duplicates.
     pub wrong: u64,
 }
 
-/// A fourth host between the gateway and the narrow host, which acts as the wire.
+/// A fourth host between the gateway and the narrow host, which emulates a lossy wire.
 #[derive(Debug)]
 pub(super) struct MixedLink {
     host: Host,
@@ -41,7 +41,7 @@ pub(super) struct MixedLink {
 }
 
 impl MixedLink {
-    /// Removes the narrow cable and inserts a wire with this shape in both directions.
+    /// Replaces the narrow host's link by an emulated wire with the same shape in both directions.
     pub(super) fn into(three_hosts: &ThreeHosts, shape: &LinkShape) -> io::Result<MixedLink> {
         let [_, _, to_narrow, narrow] = three_hosts.names();
         let host = Host::new("wire")?;
@@ -155,8 +155,8 @@ fn messages(from: &Host, to: &Host, address: IpAddr, stop: &AtomicBool, counts: 
     Ok(())
 }
 
-/// Sends consecutive messages of one length. The kernel rejects a message after a router reported a smaller MTU. At
-/// the next try it fragments the message.
+/// Sends consecutive messages of one length. After an ICMP error about a smaller MTU, the kernel rejects one
+/// message. At the next try, the kernel fragments the message.
 fn burst(outbox: &UdpSocket, mut message: Vec<u8>, first: u64) -> io::Result<()> {
     for number in first..first + BURST {
         message[..8].copy_from_slice(&number.to_be_bytes());

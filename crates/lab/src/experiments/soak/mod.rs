@@ -1,10 +1,10 @@
 //! A gateway under load -> its losses during reloads, restarts, kills and observation.
 //!
 //! The gateway is the command `wideload run`, with its supervisor and its worker process, between a wide host and a
-//! narrow one. Reloads and restarts drop nothing, so every datagram must arrive, in order. A killed worker process
-//! loses its held packets; TCP must still deliver everything. Then the gateway forwards mixed traffic over a wire
-//! that loses and reorders. The gateway's counters are fetched every second, and must account for every packet each
-//! time.
+//! narrow one. Reloads and restarts are not allowed to drop packets, so every datagram must arrive, in order. A
+//! killed worker process loses its held packets; TCP must still deliver everything. Then the gateway forwards mixed
+//! traffic over a wire that loses and reorders. The gateway's counters are fetched every second, and must account
+//! for every packet each time.
 
 mod counter_audit;
 mod kill_rounds;
@@ -36,15 +36,15 @@ pub use self::stream::Arrived;
 /// Durations and counts of the parts; a part with 0 is left out.
 #[derive(Clone, Debug)]
 pub struct SoakSettings {
-    /// Path of the program with the subcommand `run`.
+    /// Path of the `wideload` program.
     pub program: PathBuf,
-    /// Number of reloads in one run.
+    /// Number of reloads of one gateway.
     pub reloads: usize,
-    /// Number of restarts in one run, for each of two kinds of traffic.
+    /// Number of restarts of one gateway, for each of two kinds of traffic.
     pub restarts: usize,
-    /// Number of runs in which the worker process is killed.
+    /// Number of rounds in which the worker process is killed three times.
     pub kill_rounds: usize,
-    /// TCP connections in each run with kills.
+    /// Number of TCP connections in each round with kills.
     pub streams: usize,
     /// Duration of the mixed traffic.
     pub stretch: Duration,
@@ -55,11 +55,11 @@ pub struct SoakSettings {
 /// Results of all parts.
 #[derive(Clone, Debug, Serialize)]
 pub struct Soak {
-    /// Conditions of the measurement.
+    /// Machine, kernel and program of the measurement, and number of rounds.
     pub conditions: Conditions,
     /// Results of reloads and restarts.
     pub changes: Vec<Changes>,
-    /// Results of the runs in which the worker process was killed.
+    /// Results of the rounds in which the worker process was killed.
     pub kills: Vec<Kills>,
     /// Results of the mixed traffic; `None` if it was left out.
     pub watched: Option<Usage>,
@@ -67,10 +67,10 @@ pub struct Soak {
     pub faults: Vec<String>,
 }
 
-/// Repeated changes of a running gateway, in one run.
+/// Results of repeated reloads or restarts of one gateway.
 #[derive(Clone, Debug, Serialize)]
 pub struct Changes {
-    /// Kind of change, in words.
+    /// Kind of change: `reload` or `restart`.
     pub what: String,
     /// Number of changes.
     pub count: usize,
@@ -80,43 +80,45 @@ pub struct Changes {
     pub stream: Arrived,
 }
 
-/// One run of TCP connections in which the worker process was killed.
+/// Results of one round in which the worker process was killed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Kills {
     /// Number of kills.
     pub count: usize,
-    /// TCP connections that were active throughout the run.
+    /// Number of TCP connections, which were active throughout the round.
     pub streams: usize,
-    /// Connections whose SHA-256 at the receiver matches the sender's.
+    /// Number of connections whose SHA-256 at the receiver matches the sender's.
     pub intact: usize,
     /// Numbered datagrams that crossed the gateway during the kills.
     pub beside: Arrived,
 }
 
-/// Mixed traffic with repeated fetches of the counters.
+/// Results of mixed traffic with repeated fetches of the counters.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Usage {
     /// Duration, in seconds.
     pub seconds: f64,
     /// Number of fetches of the counters.
     pub fetched: u64,
-    /// Number of fetches whose counters did not add up, or in which the program itself reported so.
+    /// Number of fetches in which the counters did not add up, or in which the gateway itself reported a counter
+    /// error.
     pub unexplained: u64,
     /// Counters of COUNTERS.md that the gateway lacks.
     pub missing: Vec<String>,
     /// Results of the traffic at the hosts.
     pub mixed: Mixed,
-    /// For each direction: packets received, forwarded, held at the last fetch, and retired.
+    /// For each direction: its name, and the number of packets received, forwarded, held at the last fetch, and
+    /// retired.
     pub fates: Vec<(String, [u64; 4])>,
     /// Largest number of packets held at any fetch.
     pub most_held: u64,
-    /// Number of passed frames without an IP packet, such as ARP's.
+    /// Number of passed frames without an IP packet, such as ARP frames.
     pub passed: u64,
     /// Number of fragments that were merged or reassembled.
     pub joined: u64,
     /// Number of fragments that the gateway made.
     pub fragments: u64,
-    /// Number of segments that arrived ahead of order.
+    /// Number of segments that arrived out of order.
     pub sorted: u64,
     /// Number of frames that entered the wire, and number that the wire lost.
     pub wire: [u64; 2],
@@ -139,7 +141,7 @@ impl Default for SoakSettings {
 /// Runs all parts on a gateway, and passes a description of each step to `tell`.
 ///
 /// # Errors
-/// A missing right or feature of this machine; a gateway that does not obey.
+/// A missing privilege or kernel feature; a gateway that does not respond.
 pub fn soak(settings: &SoakSettings, mut tell: impl FnMut(&str)) -> io::Result<Soak> {
     let mut soak = Soak {
         conditions: Conditions::here(1),
@@ -242,8 +244,8 @@ fn kills(settings: &SoakSettings, round: usize, soak: &mut Soak, tell: &mut impl
     soak.close(kept, "kills")
 }
 
-/// Runs one TCP connection until `may_end` is true. Returns whether the SHA-256 of the received bytes matches the
-/// sender's.
+/// Transfers data over one TCP connection until `may_end` is true. Returns whether the SHA-256 of the received
+/// bytes matches the sender's.
 fn stays_whole(three_hosts: &ThreeHosts, seed: u64, may_end: &AtomicBool) -> io::Result<bool> {
     let (from, to, number) = if seed.is_multiple_of(2) {
         (&three_hosts.narrow, &three_hosts.wide, WIDE)
@@ -304,7 +306,7 @@ fn watch(settings: &SoakSettings, soak: &mut Soak, tell: &mut impl FnMut(&str)) 
             stop.store(true, Ordering::Relaxed);
             let mixed = mixed.join().expect("traffic that panics has said why")?;
             watched?;
-            // Once more when no traffic is left.
+            // The counters are fetched once more after the traffic has ended.
             looks.look(&three_hosts)?;
             Ok((kept, mixed, began))
         };
@@ -508,7 +510,7 @@ const BETWEEN_KILLS: Duration = Duration::from_millis(700);
 const HELD_MAX: usize = 64;
 const WRITE_LEN: usize = 20_000;
 const BETWEEN_WRITES: Duration = Duration::from_millis(50);
-/// Inverse of the largest share of messages that hosts drop during neighbour discovery.
+/// Inverse of the largest allowed share of messages that hosts drop during neighbour discovery.
 const HOSTS_DROP_ONE_IN: u64 = 10;
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 /// Longest allowed stall of a connection.

@@ -1,6 +1,6 @@
-//! Numbered datagrams from the narrow host to the wide one -> counts of lost and reordered ones.
+//! Numbered datagrams from the narrow host to the wide host -> counts of lost and reordered datagrams.
 //!
-//! TCP hides losses by retransmission. Numbered datagrams show each one.
+//! TCP hides losses by retransmission. Numbered datagrams show each loss.
 
 use crate::three_hosts::{NARROW, ThreeHosts, WIDE, v4};
 use rustix::net::sockopt;
@@ -16,13 +16,13 @@ use std::time::{Duration, Instant};
 pub struct Arrived {
     /// Payload of each datagram, in bytes.
     pub len: usize,
-    /// Datagrams that were sent.
+    /// Number of datagrams that were sent.
     pub sent: u64,
-    /// Datagrams that arrived complete and unchanged, without duplicates.
+    /// Number of datagrams that arrived complete and unchanged, without duplicates.
     pub came: u64,
-    /// Datagrams that arrived after one with a higher number.
+    /// Number of datagrams that arrived after a datagram with a higher number.
     pub overtaken: u64,
-    /// Received datagrams that were changed or duplicates.
+    /// Number of received datagrams that were changed or duplicates.
     pub wrong: u64,
     /// The longest time between two arrivals, in milliseconds.
     pub longest_gap_ms: f64,
@@ -35,7 +35,7 @@ impl Arrived {
     }
 }
 
-/// Sends a datagram of `len` bytes every `step` while `f` runs. Returns the results of both.
+/// Sends a datagram of `len` bytes every `step` while `f` runs. Returns the results of the stream and of `f`.
 pub(super) fn during<T>(
     three_hosts: &ThreeHosts,
     len: usize,
@@ -110,7 +110,7 @@ fn receive(inbox: &UdpSocket, len: usize, sent: &AtomicU64) -> io::Result<Arrive
     }
 }
 
-/// Records a datagram's number. Returns false if the number was recorded before.
+/// Records a datagram's number. Returns false if the number was recorded before, or is too large.
 fn is_first(seen: &mut Vec<bool>, number: u64) -> bool {
     let at = number as usize;
     if seen.len() <= at {
@@ -125,9 +125,9 @@ fn is_first(seen: &mut Vec<bool>, number: u64) -> bool {
 const NUMBER_LEN: usize = 8;
 const FILLING: u8 = 7;
 const NOT_YET: u64 = u64::MAX;
-/// Limit of numbers; more than are sent in a day.
+/// Largest datagram number: more datagrams than are sent in a day.
 const NUMBER_MAX: usize = 1 << 32;
-/// Receive buffer, in bytes, for all arrivals while the receiver is not scheduled.
+/// Length of the receive buffer, in bytes: enough for all arrivals while the receiver is not scheduled.
 const ROOM_LEN: usize = 64 << 20;
 const LOOK: Duration = Duration::from_millis(100);
 /// Time without an arrival that ends the reception; longer than any hold time on the path.

@@ -1,6 +1,6 @@
-//! Frames that arrived through the kernel and through a gateway -> the first difference, in words.
+//! Frames that arrived through the kernel and through a gateway -> a description of the first difference.
 //!
-//! Each intended difference of `known.rs` removes itself from the frames first, so only unlisted differences
+//! The intended differences of `known.rs` are removed from the frames first, so that only unlisted differences
 //! remain.
 
 use super::PortKind;
@@ -50,7 +50,8 @@ impl Evidence<'_> {
         (!said.is_empty()).then(|| said.join("; "))
     }
 
-    /// Replaces the gateway's frame by the kernel's wherever the two frames have only an excused difference.
+    /// Replaces each frame that arrived through the gateway by the kernel's frame, if they differ only by an
+    /// excused difference.
     pub(super) fn pair(&mut self, is_excused: impl Fn(&SeenFrame, &SeenFrame) -> bool) {
         for (kernel, ours) in self.kernel.iter().zip(&mut self.ours) {
             let mut open = without(kernel, ours);
@@ -63,7 +64,7 @@ impl Evidence<'_> {
         }
     }
 
-    /// Removes the gateway's excused frames that the kernel lacks.
+    /// Removes the excused frames that arrived only through the gateway.
     pub(super) fn drop_extra(&mut self, is_excused: impl Fn(Side, &SeenFrame, &[SentFrame]) -> bool) {
         for side in [Side::Wide, Side::Narrow] {
             let (kernel, ours) = (&self.kernel[side as usize], &mut self.ours[side as usize]);
@@ -76,7 +77,7 @@ impl Evidence<'_> {
         }
     }
 
-    /// Removes the kernel's excused frames that did not arrive through the gateway.
+    /// Removes the excused frames that arrived only through the kernel.
     pub(super) fn drop_missing(&mut self, is_excused: impl Fn(Side, &SeenFrame) -> bool) {
         for side in [Side::Wide, Side::Narrow] {
             let (kernel, ours) = (&mut self.kernel[side as usize], &self.ours[side as usize]);
@@ -89,7 +90,8 @@ impl Evidence<'_> {
         }
     }
 
-    /// Removes the gateway's fragments that together, in order, are the payload of a sent IPv4 packet.
+    /// Removes fragments that arrived through the gateway, if together and in order they contain the payload of a
+    /// sent IPv4 packet.
     pub(super) fn drop_fragments(&mut self) {
         for sent in self.sent.iter().filter(|sent| sent.from == Side::Wide) {
             let frame = SeenFrame { bytes: sent.bytes.clone(), segment_len: None };
@@ -164,7 +166,7 @@ fn without(frames: &[SeenFrame], others: &[SeenFrame]) -> Vec<SeenFrame> {
     frames.iter().filter(is_left).cloned().collect()
 }
 
-/// Describes the first flow whose frames arrived in another order; `None` if there is none.
+/// Describes the first flow whose frames arrived through the gateway in another order; `None` without such a flow.
 fn in_other_order(kernel: &[SeenFrame], ours: &[SeenFrame]) -> Option<String> {
     let sorted = |frames: &[SeenFrame]| {
         let mut flows = BTreeMap::<Vec<u8>, Vec<SeenFrame>>::new();
@@ -256,7 +258,7 @@ impl Packet<'_> {
         }
     }
 
-    /// Whether the checksum of a TCP or UDP packet is right.
+    /// Whether the checksum of a TCP or UDP packet is correct.
     pub(super) fn is_right(&self) -> bool {
         (self.pseudo_header() + Sum::of(&self.bytes[self.transport_at..self.end])).is_right()
     }
@@ -350,7 +352,7 @@ fn fragment_runs(frames: &[SeenFrame]) -> Vec<SeenFrame> {
     list
 }
 
-/// Describes a frame in one line: its length and first bytes.
+/// Describes a frame in one line, with the length and the first bytes.
 fn told(frame: &SeenFrame) -> String {
     let shown: Vec<String> = frame
         .bytes
@@ -362,7 +364,7 @@ fn told(frame: &SeenFrame) -> String {
     format!("{} bytes{gso} [{}]", frame.bytes.len(), shown.join(" "))
 }
 
-/// Whether a name matches a pattern, in which a trailing `*` stands for any letters.
+/// Whether a name matches a pattern, in which a trailing `*` stands for any characters.
 pub(super) fn matches(pattern: &str, name: &str) -> bool {
     pattern.strip_suffix('*').map_or(pattern == name, |front| name.starts_with(front))
 }

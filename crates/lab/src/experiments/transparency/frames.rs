@@ -35,8 +35,7 @@ pub(super) struct SentFrame {
     pub bytes: Vec<u8>,
 }
 
-/// The frames of a kind under construction. Addresses differ from kind to kind, so that no state is shared across
-/// kinds.
+/// Builder of the frames of one kind of traffic. Each kind has other addresses, so that kinds share no state.
 #[derive(Debug)]
 pub(super) struct Frames {
     /// Number of the kind, and number of the attempt.
@@ -69,7 +68,7 @@ impl Frames {
         Ipv6Addr::new(0xFD00 + side as u16 + 1, 0, 0, 0, 0, 0, self.number[0].into(), self.number[1].into())
     }
 
-    /// Adds a complete frame to the frames that a side sends.
+    /// Adds a complete frame that a side sends.
     pub(super) fn raw(&mut self, from: Side, bytes: Vec<u8>) {
         self.sent.push(SentFrame { from, bytes });
     }
@@ -247,8 +246,8 @@ impl Ip6 {
         self.payload.chunks(len).enumerate().map(of).collect()
     }
 
-    /// Returns the packet with an extension header of this kind in front of its payload. The body has 6, 14, ...
-    /// bytes.
+    /// Returns the packet with an extension header of this kind in front of its payload. The length of `body` must
+    /// be 6 bytes plus a multiple of 8.
     pub(super) fn behind(mut self, kind: u8, body: &[u8]) -> Ip6 {
         assert!(body.len() % 8 == 6, "RFC 8200: extension headers end at a word of eight bytes");
         let header = [&[self.next, (body.len() / 8) as u8], body].concat();
@@ -258,7 +257,7 @@ impl Ip6 {
     }
 }
 
-/// Returns a UDP datagram. `sum` is the pseudo-header's without the length.
+/// Returns a UDP datagram. `sum` must be the sum of the pseudo-header without the length.
 pub(super) fn udp(sum: Sum, ports: [u16; 2], payload: &[u8]) -> Vec<u8> {
     let len = payload.len() as u16 + 8;
     let mut bytes = ports.map(u16::to_be_bytes).concat();
@@ -285,7 +284,7 @@ pub(super) struct Tcp {
     pub urgent: u16,
     pub options: Vec<u8>,
     pub payload: Vec<u8>,
-    /// Value in place of the correct checksum; `None`: the correct one.
+    /// Wrong value for the checksum field; `None`: the correct checksum.
     pub checksum: Option<u16>,
 }
 
@@ -310,7 +309,7 @@ impl Tcp {
         Tcp { flags: SYN, ack: 0, options: options.to_vec(), ..Tcp::data(1_000, &[]) }
     }
 
-    /// Returns the bytes of the segment. `sum` is the pseudo-header's without the length.
+    /// Returns the bytes of the segment. `sum` must be the sum of the pseudo-header without the length.
     pub(super) fn bytes(&self, sum: Sum) -> Vec<u8> {
         assert!(self.options.len().is_multiple_of(4), "RFC 9293: options end at a word");
         let mut bytes = self.ports.map(u16::to_be_bytes).concat();
@@ -337,7 +336,7 @@ pub(super) fn icmp(kind: u8, code: u8, rest: &[u8], pseudo: Option<Sum>) -> Vec<
     bytes
 }
 
-/// Returns bytes that encode their position.
+/// Returns `len` bytes whose values depend on their positions.
 pub(super) fn filled(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + at / 251) as u8).collect()
 }

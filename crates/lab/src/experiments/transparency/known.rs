@@ -8,10 +8,10 @@ use super::rig::NARROW_MTU;
 use super::{Middle, PortKind, Role};
 use linux::frames::SeenFrame;
 
-/// An intended difference between the frames that arrive.
+/// An intended difference between the frames that arrive through the kernel and through a gateway.
 pub(super) struct Known {
     pub name: &'static str,
-    /// Names of the kinds that may show the difference; a trailing `*` stands for any letters.
+    /// Names of the kinds that may show the difference; a trailing `*` stands for any characters.
     pub kinds: &'static [&'static str],
     pub roles: &'static [Role],
     pub middles: &'static [Middle],
@@ -31,10 +31,10 @@ impl Known {
 /// All intended differences between frames.
 pub(super) const KNOWN: &[Known] = &[
     Known {
-        name: "answers",
+        name: "icmp-errors",
         kinds: &["*"],
         roles: &[Role::Router, Role::WideInterface],
-        middles: &[Middle::Gateway, Middle::Bypassed, Middle::Graceful],
+        middles: &[Middle::Gateway, Middle::Bypassed, Middle::Merging],
         what: "an ICMP error has another IP ID, source, traffic class or length",
         why: "IP IDs are random; RFC 1812 section 4.3.2 leaves the rest to the router; type, code, MTU and the quoted \
               packet are the same",
@@ -55,7 +55,7 @@ pub(super) const KNOWN: &[Known] = &[
         },
     },
     Known {
-        name: "own-identifications",
+        name: "own-ip-ids",
         kinds: &["*"],
         roles: &[Role::WideInterface],
         middles: &[Middle::Gateway, Middle::Bypassed],
@@ -83,7 +83,7 @@ pub(super) const KNOWN: &[Known] = &[
         name: "clock",
         kinds: &["ipv4-timestamp", "icmp-timestamp"],
         roles: &[Role::Router, Role::WideInterface],
-        middles: &[Middle::Gateway, Middle::Bypassed, Middle::Graceful],
+        middles: &[Middle::Gateway, Middle::Bypassed, Middle::Merging],
         what: "a timestamp written by the host differs",
         why: "it was written later; the rest of the packet is the same",
         excuse: |evidence| {
@@ -197,7 +197,7 @@ pub(super) const KNOWN: &[Known] = &[
         },
     },
     Known {
-        name: "cut",
+        name: "fragmented",
         kinds: &["long-*"],
         roles: &[Role::Border],
         middles: &[Middle::Gateway],
@@ -234,23 +234,23 @@ pub(super) const KNOWN: &[Known] = &[
         },
     },
     Known {
-        name: "joined",
+        name: "merged",
         kinds: &["fragments-*"],
         roles: &[Role::Router],
-        middles: &[Middle::Graceful],
+        middles: &[Middle::Merging],
         what: "consecutive fragments are merged up to the wide link's MTU",
         why: "`fragment-policy = \"merge\"` requests it; each byte of the datagram keeps its offset",
         excuse: |evidence| evidence.join_fragments(),
     },
     Known {
-        name: "uncut",
+        name: "unfragmented",
         kinds: &["long-no-df", "long-esp"],
         roles: &[Role::Border, Role::Router],
         middles: &[Middle::Bypassed],
         what: "with fragmentation off, a packet that is too long is refused although DF is clear",
         why: "`bypass` requests it; the sender receives an ICMP error",
         excuse: |evidence| {
-            // The narrow end gets the same frames but for the fragments, and the wide end gets one ICMP error.
+            // The narrow end gets all frames except the fragments, and the wide end gets one ICMP error.
             let is_fragment = |frame: &SeenFrame| {
                 Packet::read(frame).is_some_and(|packet| {
                     packet.bytes[packet.ip_at + 6] & 0x3F != 0 || packet.bytes[packet.ip_at + 7] != 0
@@ -268,7 +268,7 @@ pub(super) const KNOWN: &[Known] = &[
 /// An intended difference between observations of sockets.
 pub(super) struct KnownOfSockets {
     pub name: &'static str,
-    /// Names of the kinds that may show the difference; a trailing `*` stands for any letters.
+    /// Names of the kinds that may show the difference; a trailing `*` stands for any characters.
     pub kinds: &'static [&'static str],
     pub roles: &'static [Role],
     pub ports: &'static [PortKind],
@@ -315,7 +315,7 @@ pub(super) const KNOWN_OF_SOCKETS: &[KnownOfSockets] = &[
         },
     },
     KnownOfSockets {
-        name: "socket-whole-gso",
+        name: "socket-complete-gso",
         kinds: &["socket-tcp-small-mss"],
         roles: &[Role::Border],
         ports: &[PortKind::Xdp],
@@ -342,7 +342,7 @@ pub(super) const KNOWN_OF_SOCKETS: &[KnownOfSockets] = &[
         },
     },
     KnownOfSockets {
-        name: "socket-cut",
+        name: "socket-fragmented",
         kinds: TOO_LONG,
         roles: &[Role::Border],
         ports: BOTH_PORTS,
@@ -366,7 +366,7 @@ pub(super) const KNOWN_OF_SOCKETS: &[KnownOfSockets] = &[
         },
     },
     KnownOfSockets {
-        name: "socket-own-card",
+        name: "socket-own-interface",
         kinds: &["socket-udp-df", "socket-udp-probe", "socket-udp-want"],
         roles: &[Role::WideInterface],
         ports: BOTH_PORTS,

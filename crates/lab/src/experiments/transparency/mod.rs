@@ -1,9 +1,9 @@
 //! Kinds of traffic -> differences between Wideload in the path and the kernel alone.
 //!
-//! The same frames cross the same cables several times: with the kernel alone in the middle, with a gateway, and
-//! with a gateway whose stages are all off. The same frames must arrive, in the same order within each flow. An
-//! intended difference is listed in `known.rs` with its reason; any other is a fault. A second table has exchanges
-//! between ordinary sockets, whose observations must be the same.
+//! The same frames are sent over the same links several times: with the kernel alone in the middle, with a gateway,
+//! and with a gateway whose stages are all off. Each time the same frames must arrive, in the same order within
+//! each flow. Intended differences are listed in `known.rs` with their reasons; any other difference is a fault. A
+//! second table has exchanges between ordinary sockets. Their observations must not differ either.
 
 mod compare;
 mod frames;
@@ -34,7 +34,7 @@ pub enum Role {
     Border,
     /// A router, compared with the kernel's forwarding.
     Router,
-    /// A wide interface, compared with a host that has all addresses of the wide side and answers.
+    /// A wide interface, compared with a host without Wideload. Both have all addresses of the wide side.
     WideInterface,
 }
 
@@ -42,9 +42,9 @@ pub enum Role {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PortKind {
-    /// Packet sockets.
+    /// Packet sockets (AF_PACKET).
     Packet,
-    /// AF_XDP.
+    /// AF_XDP sockets.
     Xdp,
 }
 
@@ -52,7 +52,7 @@ pub enum PortKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Links {
-    /// Links without offloads: a wire could carry each frame.
+    /// Links without offloads, so that a real link could carry every frame.
     Plain,
     /// Links with the kernel's default offloads.
     Offloads,
@@ -69,10 +69,10 @@ pub enum Middle {
     /// A gateway with all stages off.
     Bypassed,
     /// A router that merges fragments in transit.
-    Graceful,
+    Merging,
 }
 
-/// Scope of the comparison.
+/// Kinds of traffic, roles, ports and links to compare.
 #[derive(Clone, Debug)]
 pub struct TransparencySettings {
     /// Names of the kinds; empty: all.
@@ -83,7 +83,7 @@ pub struct TransparencySettings {
     pub ports: Vec<PortKind>,
     /// Kinds of links to compare, in this order.
     pub links: Vec<Links>,
-    /// Whether only the kinds of the short run are compared.
+    /// Whether to compare only the kinds of the short comparison.
     pub is_short: bool,
 }
 
@@ -100,8 +100,8 @@ impl Default for TransparencySettings {
 }
 
 impl TransparencySettings {
-    /// Returns settings for a run of a few seconds: few kinds, all roles, and packet sockets on links without
-    /// offloads.
+    /// Returns settings for a comparison of a few seconds: few kinds, all roles, and packet sockets on links
+    /// without offloads.
     pub fn short() -> TransparencySettings {
         TransparencySettings {
             kinds: Vec::new(),
@@ -116,7 +116,7 @@ impl TransparencySettings {
 /// Results of all comparisons.
 #[derive(Clone, Debug, Serialize)]
 pub struct Transparency {
-    /// Conditions of the comparison.
+    /// Machine, kernel and program of the comparison.
     pub conditions: Conditions,
     /// One row for each kind, role, port, links and middle.
     pub rows: Vec<TransparencyRow>,
@@ -129,9 +129,9 @@ pub struct Transparency {
 /// Result of one kind in one middle.
 #[derive(Clone, Debug, Serialize)]
 pub struct TransparencyRow {
-    /// The kind's name.
+    /// Name of the kind of traffic.
     pub kind: &'static str,
-    /// Family of the kind.
+    /// Family to which the kind belongs, such as `tcp` or `fragments`.
     pub family: &'static str,
     /// The gateway's role.
     pub role: Role,
@@ -155,7 +155,7 @@ pub struct TransparencyRow {
     pub repeat: Option<String>,
 }
 
-/// Result of a comparison.
+/// Result of comparing one kind of traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -167,7 +167,7 @@ pub enum Verdict {
     Different,
 }
 
-/// Returns the name of a kind, spelled as in the table.
+/// Returns the name of a kind of traffic, spelled as in the table.
 ///
 /// # Errors
 /// No kind has this name.
@@ -181,7 +181,7 @@ fn names() -> impl Iterator<Item = &'static str> {
     KINDS.iter().map(|kind| kind.name).chain(SOCKET_KINDS.iter().map(|kind| kind.name))
 }
 
-/// Returns a list of all kinds, one per line: family, name, and whether the short run has the kind.
+/// Returns a list of all kinds, one per line: family, name, and whether the kind is part of the short comparison.
 pub fn transparency_list() -> String {
     let line = |(family, name, is_short): (&str, &str, bool)| {
         let note = if is_short { "  short" } else { "" };
@@ -191,10 +191,11 @@ pub fn transparency_list() -> String {
     raw.chain(SOCKET_KINDS.iter().map(|kind| (kind.family, kind.name, kind.is_short))).map(line).collect()
 }
 
-/// Sends each kind through each middle, and compares the arrivals.
+/// Sends each kind of traffic through each middle, compares the arrivals, and passes a description of each step to
+/// `tell`.
 ///
 /// # Errors
-/// No right to create networks, or a middle that does not start.
+/// No privilege to create namespaces; a middle that does not start.
 pub fn transparency(settings: &TransparencySettings, mut tell: impl FnMut(&str)) -> io::Result<Transparency> {
     let begun = Instant::now();
     let is_wanted = |name: &str, is_short: bool| {
@@ -215,7 +216,8 @@ pub fn transparency(settings: &TransparencySettings, mut tell: impl FnMut(&str))
             for &port in ports {
                 let scene = Scene { role, links, port };
                 let mut seen = scene.compare_all(&wanted, 0, &mut tell)?;
-                // Differences are checked a second time: those of a busy machine do not recur.
+                // Kinds with differences are compared a second time. Differences that a busy machine caused do not
+                // recur.
                 let is_odd =
                     |name: &str| seen.iter().any(|row| row.kind == name && row.verdict == Verdict::Different);
                 let odd = Wanted {
@@ -254,7 +256,7 @@ struct Wanted {
     sockets: Vec<usize>,
 }
 
-/// Role, ports and links under which kinds are compared.
+/// Role, ports and links with which kinds are compared.
 #[derive(Clone, Copy)]
 struct Scene {
     role: Role,
@@ -266,7 +268,7 @@ impl Scene {
     fn middles(self) -> &'static [Middle] {
         match self.role {
             Role::Border | Role::WideInterface => &[Middle::Gateway, Middle::Bypassed],
-            Role::Router => &[Middle::Gateway, Middle::Bypassed, Middle::Graceful],
+            Role::Router => &[Middle::Gateway, Middle::Bypassed, Middle::Merging],
         }
     }
 
@@ -345,7 +347,7 @@ impl Scene {
         TransparencyRow { kind, family, role, port, links, middle, sent, arrived, verdict, names, first, repeat }
     }
 
-    /// Returns the command that compares a kind under these conditions.
+    /// Returns the command that compares a kind with the same role, ports and links.
     fn repeat(self, kind: &str) -> String {
         let Scene { role, links, port } = self;
         let (role, port, links) = (role.config(), port.name(), links.name());
@@ -374,11 +376,11 @@ impl Scene {
         let mut play = |middle: Middle, wanted: &[Arrived]| -> io::Result<Vec<Arrived>> {
             let place = format!("{} by {}, {} links, {}", role.config(), port.name(), links.name(), middle.name());
             tell(&place);
-            let standing = rig.stand(middle, port)?;
+            let started = rig.start(middle, port)?;
             match rig.settle(&settling(&probes)) {
-                // A middle that passes no frames is compared as such.
+                // A middle that forwards nothing is compared as if no frame had arrived.
                 Err(why) if why.kind() == io::ErrorKind::TimedOut && middle != Middle::Kernel => {
-                    rig.clear(standing)?;
+                    rig.clear(started)?;
                     return Ok(vec![Arrived::default(); sent.len()]);
                 }
                 settled => settled.map_err(|why| io::Error::new(why.kind(), format!("{place}: {why}")))?,
@@ -389,7 +391,7 @@ impl Scene {
                 let counts = wanted.get(at).map_or([0; 2], |[wide, narrow]| [wide.len(), narrow.len()]);
                 all.push(rig.play(sent, counts)?);
             }
-            rig.clear(standing)?;
+            rig.clear(started)?;
             Ok(all)
         };
         let by_kernel = play(Middle::Kernel, &[])?;
@@ -485,7 +487,7 @@ impl Role {
 }
 
 impl PortKind {
-    /// Returns the port kind's name at the start of an address.
+    /// Returns the prefix of port addresses of this kind.
     pub fn name(self) -> &'static str {
         match self {
             PortKind::Packet => "packet",
@@ -510,13 +512,13 @@ impl Middle {
             Middle::Kernel => "kernel",
             Middle::Gateway => "gateway",
             Middle::Bypassed => "stages off",
-            Middle::Graceful => "graceful",
+            Middle::Merging => "merging",
         }
     }
 }
 
 impl Transparency {
-    /// Whether all differences are listed.
+    /// Whether every row has only listed differences, or none.
     pub fn is_good(&self) -> bool {
         self.count(Verdict::Different) == 0
     }
@@ -598,6 +600,7 @@ impl fmt::Display for Transparency {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use linux::frames::SeenFrame;
 
     #[test]
     fn each_kind_has_a_name_of_its_own_and_frames_that_do_not_change() {
@@ -625,5 +628,56 @@ mod tests {
         for pattern in known::KNOWN_OF_SOCKETS.iter().flat_map(|known| known.kinds) {
             assert!(SOCKET_KINDS.iter().any(|kind| compare::matches(pattern, kind.name)), "{pattern}");
         }
+    }
+
+    #[test]
+    fn a_comparison_reports_listed_and_unlisted_differences() {
+        let border = Scene { role: Role::Border, links: Links::Plain, port: PortKind::Packet };
+        let xdp = Scene { port: PortKind::Xdp, ..border };
+        let router = Scene { role: Role::Router, ..border };
+        let wide_interface = Scene { role: Role::WideInterface, links: Links::Offloads, ..border };
+        let raw = |scene: Scene, name: &str, middle: Middle, kernel: Arrived, ours: Arrived| {
+            let kind = KINDS.iter().find(|kind| kind.name == name).expect("it is a kind");
+            scene.judge(kind, middle, &[], &kernel, ours)
+        };
+        let noted = |scene: Scene, name: &str, middle: Middle, kernel: &str, ours: &str| {
+            let kind = SOCKET_KINDS.iter().find(|kind| kind.name == name).expect("it is a kind");
+            scene.judge_notes(kind, middle, &notes(kernel), &notes(ours))
+        };
+        let rows = vec![
+            raw(border, "arp-request", Middle::Gateway, frames(&[1], &[2]), frames(&[1], &[2])),
+            raw(border, "arp-reply", Middle::Gateway, frames(&[1], &[1, 2]), frames(&[2], &[2, 1])),
+            raw(xdp, "arp-request", Middle::Bypassed, frames(&[1], &[]), frames(&[], &[2])),
+            raw(router, "arp-request", Middle::Merging, frames(&[1], &[]), frames(&[1], &[])),
+            noted(border, "socket-ping", Middle::Gateway, "lost", "all 2000 bytes"),
+            noted(wide_interface, "socket-ttl", Middle::Bypassed, "all 2000 bytes", "lost"),
+        ];
+        let differences = rows.iter().flat_map(|row| &row.names).map(|&name| (name, sentence(name))).collect();
+        let conditions = Conditions {
+            kernel: "6.12.38".to_owned(),
+            processors: 4,
+            load: vec![0.5, 0.25, 1.0],
+            rounds: 1,
+            build: "1.2.3 release".to_owned(),
+        };
+        let whole = Transparency { conditions, rows, differences, seconds: 12.0 };
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/reports/transparency.txt");
+        testkit::golden(path, &whole.to_string());
+    }
+
+    /// Returns frames of one flow on the wide and on the narrow side, whose last bytes are these numbers.
+    fn frames(wide: &[u8], narrow: &[u8]) -> Arrived {
+        let frame = |&number: &u8| {
+            let bytes = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xB5, number];
+            SeenFrame { bytes, segment_len: None }
+        };
+        [wide, narrow].map(|numbers| numbers.iter().map(frame).collect())
+    }
+
+    fn notes(seen: &str) -> Notes {
+        let mut notes = Notes::default();
+        notes.begin("IPv4 to narrow");
+        notes.say("2000 bytes", seen);
+        notes
     }
 }

@@ -1,6 +1,7 @@
 //! A role and kinds of frames -> the frames that arrived on both sides.
 //!
-//! The hosts of both sides have no addresses, so their kernels answer nothing. The middle is between them.
+//! The hosts of both sides have no IP addresses, so their kernels answer nothing. The middle host is between the
+//! two hosts.
 
 use super::frames::{SentFrame, Side, icmp};
 use super::{Links, Middle, PortKind, Role};
@@ -28,8 +29,8 @@ pub(super) struct Rig {
     _ends: [Host; 2],
 }
 
-/// The forwarding system in the middle, until it is cleared.
-pub(super) enum Standing {
+/// The forwarding system that runs in the middle.
+pub(super) enum StartedMiddle {
     Kernel,
     Gateway(Box<Service>),
 }
@@ -53,8 +54,8 @@ impl Rig {
             }
         }
         if role == Role::Border {
-            // A plain bridge: a machine's firewall rules for bridges change frames. Not every machine has such
-            // rules.
+            // The machine's firewall rules for bridges could change frames, so bridges bypass the rules here.
+            // Without such rules, a machine may lack the setting.
             for name in BRIDGE_FILTERS {
                 let _ = middle.space().set_sysctl(name, "0");
             }
@@ -103,7 +104,7 @@ impl Rig {
         Ok(Rig { role, middle, sockets, names, _ends: [wide, narrow] })
     }
 
-    /// Returns the MAC addresses of the middle toward the wide and the narrow side; `None` unless it is a router.
+    /// Returns the MAC addresses of the middle toward the wide and the narrow side; `None` for a border.
     pub(super) fn routers(&self) -> io::Result<Option<[[u8; 6]; 2]>> {
         if self.role == Role::Border {
             return Ok(None);
@@ -116,7 +117,7 @@ impl Rig {
         })
     }
 
-    /// Gives a router a neighbour entry, because its neighbours do not answer.
+    /// Gives the middle host a neighbour entry, because the hosts do not answer.
     pub(super) fn introduce(&self, side: Side, address: IpAddr, mac: [u8; 6]) -> io::Result<()> {
         self.middle.tell(|netlink| {
             let index = netlink.interface(&self.names[1 + side as usize])?.index;
@@ -124,7 +125,7 @@ impl Rig {
         })
     }
 
-    pub(super) fn stand(&self, middle: Middle, port: PortKind) -> io::Result<Standing> {
+    pub(super) fn start(&self, middle: Middle, port: PortKind) -> io::Result<StartedMiddle> {
         let [_, to_wide, to_narrow, _] = self.names.each_ref().map(String::as_str);
         if middle == Middle::Kernel {
             if self.role == Role::Border {
@@ -135,20 +136,22 @@ impl Rig {
                     netlink.set_up(BRIDGE)
                 })?;
             }
-            return Ok(Standing::Kernel);
+            return Ok(StartedMiddle::Kernel);
         }
         let text = gateway_config(self.role, middle, port, [to_wide, to_narrow]);
         let config = Config::parse(&text, "transparency.toml")
             .map_err(|problems| io::Error::new(io::ErrorKind::InvalidInput, problems.to_string()))?;
         let service = self.middle.space().enter(|| Service::start(config))?;
-        Ok(Standing::Gateway(Box::new(service)))
+        Ok(StartedMiddle::Gateway(Box::new(service)))
     }
 
-    pub(super) fn clear(&self, standing: Standing) -> io::Result<()> {
-        match standing {
-            Standing::Kernel if self.role == Role::Border => self.middle.tell(|netlink| netlink.remove(BRIDGE)),
-            Standing::Kernel => Ok(()),
-            Standing::Gateway(service) => {
+    pub(super) fn clear(&self, started: StartedMiddle) -> io::Result<()> {
+        match started {
+            StartedMiddle::Kernel if self.role == Role::Border => {
+                self.middle.tell(|netlink| netlink.remove(BRIDGE))
+            }
+            StartedMiddle::Kernel => Ok(()),
+            StartedMiddle::Gateway(service) => {
                 service.stop();
                 Ok(())
             }
@@ -174,7 +177,7 @@ impl Rig {
     /// [`QUIET`].
     pub(super) fn play(&mut self, sent: &[SentFrame], wanted: [usize; 2]) -> io::Result<Arrived> {
         for SentFrame { from, bytes } in sent {
-            // A link rejects frames that are too long for it, in each middle alike.
+            // A link rejects frames that exceed its MTU, with every middle.
             match self.sockets[*from as usize].send(bytes) {
                 Err(why) if why.raw_os_error() != Some(EMSGSIZE) => {
                     return Err(io::Error::new(
@@ -214,7 +217,8 @@ impl Rig {
     }
 }
 
-/// Returns configuration text for a gateway between two interfaces. A wide interface uses only the second.
+/// Returns configuration text for a gateway between two interfaces. A wide interface uses only the second
+/// interface.
 pub(super) fn gateway_config(
     role: Role,
     middle: Middle,
@@ -231,7 +235,7 @@ pub(super) fn gateway_config(
         _ => "",
     };
     let join = match (role, middle) {
-        (Role::Router, Middle::Graceful) => "fragment-policy = \"merge\"\n",
+        (Role::Router, Middle::Merging) => "fragment-policy = \"merge\"\n",
         _ => "",
     };
     let wide = match role {
@@ -271,7 +275,8 @@ fn answer(question: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Whether a frame is of the middle's own kernel: from a bridge's own address, or a router's neighbour request.
+/// Whether the middle's kernel itself sent the frame: from a bridge's own address, or as a router's neighbour
+/// request.
 fn is_of_middle(frame: &SeenFrame) -> bool {
     let bytes = &frame.bytes[..];
     // Neighbour discovery, and multicast listener reports behind a hop-by-hop header.

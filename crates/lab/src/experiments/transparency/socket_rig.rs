@@ -1,6 +1,6 @@
 //! A role and a middle -> two hosts with ordinary sockets and the middle between them.
 //!
-//! Raw frames do not show how a host's kernel reacts. Sockets of real hosts do.
+//! Raw frames do not show the reaction of a host's kernel. Sockets on hosts show it.
 
 use super::rig::{BRIDGE, BRIDGE_FILTERS, NARROW_MTU, ROUTER_SETTINGS, WIDE_MTU, gateway_config};
 use super::sockets::{Notes, SocketKind, Talk};
@@ -38,7 +38,7 @@ impl SocketRig {
             }
         }
         if role == Role::Border {
-            // See the rig of frames.
+            // `rig.rs` gives the reason.
             for name in BRIDGE_FILTERS {
                 let _ = between.space().set_sysctl(name, "0");
             }
@@ -96,8 +96,8 @@ impl SocketRig {
         Ok(rig)
     }
 
-    /// Runs the exchange of a kind, for both IP versions in both directions, and returns its notes. Each kind has
-    /// addresses of its own, so that no path state is shared.
+    /// Runs the exchange of a kind, for both IP versions in both directions. Returns the observations. Each kind
+    /// has addresses of its own, so that no path state is shared.
     pub(super) fn play(&self, kind: &SocketKind, number: u8) -> io::Result<Notes> {
         let mut notes = Notes::default();
         for (direction, [from, to]) in [[NARROW, WIDE], [WIDE, NARROW]].into_iter().enumerate() {
@@ -120,7 +120,7 @@ impl SocketRig {
                 if !kind.takes(&talk) {
                     continue;
                 }
-                // Both hosts resolve their neighbours before the notes begin.
+                // Both hosts resolve their neighbours before the observations start.
                 let _ = talk.is_refused();
                 let version = if talk.source.is_ipv4() { "IPv4" } else { "IPv6" };
                 let direction = if to == WIDE { "to wide" } else { "to narrow" };
@@ -157,7 +157,7 @@ impl SocketRig {
     }
 }
 
-/// Returns the IPv4 address of a host for a kind. Only a router's sides are in two networks.
+/// Returns the IPv4 address of a host for a kind. The two sides are in different networks only with a router.
 fn v4(role: Role, side: usize, kind: u8, host: u8) -> IpAddr {
     Ipv4Addr::new(10, network(role, side), kind, host).into()
 }

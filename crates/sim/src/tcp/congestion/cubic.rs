@@ -17,7 +17,8 @@ use std::time::Duration;
 pub(super) struct Cubic {
     /// Start of congestion avoidance after the last loss; `None` before.
     epoch: Option<Time>,
-    /// Congestion window at the last loss, in bytes; 0 before the first loss.
+    /// The target W_max in bytes: the congestion window at the last loss, or less after fast convergence; 0 before
+    /// the first loss.
     last_max: f64,
     /// Congestion window before the last reduction, in bytes.
     prior: f64,

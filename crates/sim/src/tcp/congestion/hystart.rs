@@ -144,7 +144,8 @@ impl Exit {
     }
 }
 
-/// Tolerated excess over the minimum round trip: an eighth, but 4 ms to 16 ms (RFC 9406 section 4.3).
+/// Tolerated excess over the minimum round trip: an eighth of it, but at least 4 ms and at most 16 ms (RFC 9406
+/// section 4.3).
 fn tolerance(least: Duration) -> Duration {
     (least / 8).clamp(Duration::from_millis(4), Duration::from_millis(16))
 }
@@ -155,7 +156,7 @@ const SAMPLE_COUNT: u32 = 8;
 const LOW_WINDOW: u64 = 16;
 /// Maximum gap between closely spaced acknowledgements (Linux's `hystart_ack_delta_us`).
 const GSO_GAP_MAX: Duration = Duration::from_millis(2);
-/// Tolerance for gaps caused by the host's own network card (Linux's `hystart_ack_delay`, at its maximum).
+/// Tolerance for gaps caused by the host's own NIC (Linux's `hystart_ack_delay`, at its maximum).
 const GSO_ALLOWANCE: Duration = Duration::from_millis(1);
 /// Divisor of the growth in conservative slow start (RFC 9406 section 4.3).
 const SLOWER_DIVISOR: u64 = 4;

@@ -60,8 +60,8 @@ enum Law {
     Cubic(Cubic),
 }
 
-/// Usage of the window. A window that is not fully used does not grow. RFC 9293 permits growth; RFC 7661 section
-/// 4.3 and RFC 9438 section 5.8 advise against it. RFC 9438 section 5.8 ask for it.
+/// Usage of the window. A window that is not fully used does not grow, as RFC 7661 section 4.3 and RFC 9438 section
+/// 5.8 advise. RFC 5681 would permit growth.
 #[derive(Clone, Copy, Debug, Default)]
 struct Usage {
     /// The record is valid until this stream position is acknowledged.

@@ -1,6 +1,6 @@
 //! Segments of the handshake -> an open connection.
 //!
-//! The two ends agree on options in their SYNs. Segments behind the handshake are left to `connection.rs`.
+//! The two ends agree on options in their SYNs. Segments after the handshake are left to `connection.rs`.
 
 use super::super::receiver::Receiver;
 use super::super::segment::{ACK, CWR, ECE, RST, SYN, Segment, Timestamps};
@@ -220,5 +220,5 @@ impl Handshake {
 const SCALE_MAX: u8 = 14;
 /// Default MSS, in bytes, if the peer announces none (RFC 9293 section 3.7.1, RFC 1122 section 4.2.2.6).
 const MSS_DEFAULT: u32 = 536;
-/// Minimum MSS, in bytes: room for one byte behind all options (Linux's `TCP_MIN_SND_MSS`).
+/// Minimum MSS, in bytes: 40 bytes of options and eight bytes of payload (Linux's `TCP_MIN_SND_MSS`).
 const MSS_MIN: u32 = 48;

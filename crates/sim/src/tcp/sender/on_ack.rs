@@ -90,7 +90,7 @@ impl Sender {
         }
         let Sender { board, rack, trip, .. } = self;
         for span in spans.into_iter().skip(usize::from(news.repeats)).flatten() {
-            // Blocks of data that was never sent are ignored.
+            // Blocks below the acknowledgement, and blocks of data that was never sent, are ignored.
             if span.start < ack || span.end > board.next() {
                 continue;
             }
@@ -196,8 +196,8 @@ impl Sender {
         }
     }
 
-    /// Detects losses of a peer without SACK: three duplicates, or a partial acknowledgement in a recovery
-    /// (RFC 6582 section 3.2). Returns the lost bytes.
+    /// Detects losses if the peer does not support SACK. The signs are three duplicate acknowledgements, or a
+    /// partial acknowledgement in a recovery (RFC 6582 section 3.2). Returns the lost bytes.
     fn detect_by_count(&mut self) -> u64 {
         let Some((number, sent)) = self.board.oldest() else { return 0 };
         let is_lost = match self.phase {

@@ -8,7 +8,8 @@ use super::super::settings::Nagle;
 use super::{Chunk, Phase, Sender};
 use packet::Time;
 
-/// Whether the congestion window limits a segment.
+/// The limit of a new segment: `Window` = the congestion window, `Tail` = none, because the segment is a tail loss
+/// probe.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Credit {
     Window,

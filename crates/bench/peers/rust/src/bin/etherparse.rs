@@ -30,7 +30,7 @@ impl System for Etherparse {
     fn section(&mut self, packets: &mut [Packet], sink: &mut impl Sink) {
         match self {
             Etherparse::Reassemble { pool, section } => {
-                // What the last section left is forgotten here, as patience would have it.
+                // Incomplete datagrams of earlier sections are discarded here, as by a time-out.
                 *section += 1;
                 pool.retain(|arrival| arrival == section);
                 for packet in packets {

@@ -1,7 +1,7 @@
 //! Fragments -> datagrams, by the kernel: written to a TUN port, received from UDP sockets.
 //!
 //! The port is in a network namespace that the process creates for itself. The namespace is removed with the
-//! process. Every packet written and every datagram received is a system call. The figures include their cost.
+//! process. Every packet written and every datagram received costs one system call, which the figures include.
 
 use peers::{Args, Packet, Sink, System, serve, unknown};
 use std::collections::BTreeSet;
@@ -37,7 +37,7 @@ impl System for LinuxTun {
         if ports.len() > SOCKET_COUNT_MAX {
             return Err(format!("{} UDP ports would need as many sockets", ports.len()));
         }
-        // New since here: what is opened below is in a network of its own.
+        // Ports and sockets opened after this call are in a new network namespace.
         if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
             return Err(format!("no network namespace of its own: {}; run as root", Error::last_os_error()));
         }
@@ -61,7 +61,8 @@ impl System for LinuxTun {
     }
 
     fn section(&mut self, packets: &mut [Packet], sink: &mut impl Sink) {
-        // A UDP socket leaves out the UDP header, so to be kept datagrams are heard a second time.
+        // A UDP socket does not return the UDP header. If datagrams are kept, raw sockets therefore receive them a
+        // second time.
         let ears = if sink.reads() { vec![Ear::open(libc::AF_INET), Ear::open(libc::AF_INET6)] } else { vec![] };
         for burst in packets.chunks(BURST_LEN) {
             for packet in burst {
@@ -100,7 +101,7 @@ impl Ear {
 
     fn hear<'a>(&self, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
         let len = (&self.socket).read(buffer).ok()?;
-        // With IPv4 the IP header comes along.
+        // For IPv4, a raw socket also returns the IP header.
         let header_len = if self.family == libc::AF_INET { usize::from(buffer[0] & 15) * 4 } else { 0 };
         Some(&buffer[header_len..len])
     }
@@ -177,7 +178,7 @@ fn lengthen(socket: &impl AsRawFd) -> Result<(), Error> {
 const NAME: &str = "bench";
 /// Packets written between two reads of the sockets.
 const BURST_LEN: usize = 64;
-/// Largest number of sockets that are read in turn.
+/// Largest number of UDP ports, each of which needs a socket.
 const SOCKET_COUNT_MAX: usize = 16;
 /// Capacity of a socket's receive queue, in bytes.
 const QUEUE_LEN: libc::c_int = 256 << 20;

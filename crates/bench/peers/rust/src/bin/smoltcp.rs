@@ -1,8 +1,8 @@
 //! Fragments -> datagrams, by smoltcp's interface.
 //!
 //! The interface reassembles into a fixed number of its own buffers, and delivers complete datagrams to sockets. A
-//! socket would copy each datagram once more. So in the timed part there is no socket, or a socket without room.
-//! The number of completed datagrams is counted at the start, in a section whose socket has room.
+//! socket would copy each datagram once more. The timed part therefore has no socket, or a socket without room for
+//! data. The number of completed datagrams is counted at the start, in a section whose socket has room.
 
 use peers::{Args, Packet, Sink, System, serve, unknown};
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
@@ -33,7 +33,8 @@ impl System for Smoltcp {
         let mut port = Port { packets: std::iter::empty(), checksummed };
         let interface = Box::new(Interface::new(Config::new(HardwareAddress::Ip), &mut port, now));
         let mut smoltcp = Smoltcp { interface, sockets: SocketSet::new(vec![]), checksummed, now, completed: 0 };
-        // With no address it drops a datagram as soon as it is whole; to sum it, it must take it for its own.
+        // Without an address, the interface drops each complete datagram. It verifies checksums only if it accepts
+        // all addresses as its own.
         smoltcp.interface.set_any_ip(checksummed);
         if checksummed {
             smoltcp.listen(0, 0);
@@ -62,7 +63,7 @@ impl System for Smoltcp {
 impl Smoltcp {
     #[inline(always)]
     fn poll<'a>(&mut self, packets: impl Iterator<Item = &'a [u8]>) {
-        // What the last section left is older than a minute then, and expires.
+        // Incomplete datagrams of the last section are then older than a minute, and expire.
         self.now += Duration::from_secs(100);
         let mut port = Port { packets, checksummed: self.checksummed };
         self.interface.poll(self.now, &mut port, &mut self.sockets);

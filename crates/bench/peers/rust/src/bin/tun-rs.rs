@@ -45,7 +45,8 @@ impl System for TunRs {
         .into()
     }
 
-    /// Returns the room of a buffer for coalescing, in bytes: the longest packet, less a second headroom.
+    /// Returns the room behind the headroom, in bytes. For coalescing, this is the longest coalesced packet and a
+    /// virtio header.
     fn capacity(args: &Args, len_max: usize) -> usize {
         match args.text("function") {
             "coalesce" => VIRTIO_NET_HDR_LEN + args.number("len_max").unwrap_or(65_535),
@@ -59,7 +60,8 @@ impl System for TunRs {
                 for burst in packets.chunks_mut(*burst) {
                     let buffers = Buffer::each(burst);
                     table.apply_gro(buffers, VIRTIO_NET_HDR_LEN, false).expect("a burst has its headroom");
-                    // The header for the kernel is written before every packet that leaves, and before no other.
+                    // tun-rs writes the virtio header only in front of packets that it delivers. All other packets
+                    // were coalesced.
                     for buffer in buffers {
                         let (header, packet) = buffer.as_ref().split_at(VIRTIO_NET_HDR_LEN);
                         if header[0] != UNTOUCHED {
@@ -108,7 +110,7 @@ struct Buffer(Packet);
 
 impl Buffer {
     fn each(packets: &mut [Packet]) -> &mut [Buffer] {
-        // A buffer is a packet under another name.
+        // `Buffer` is a transparent wrapper of `Packet`, so both have the same layout.
         unsafe { &mut *(packets as *mut [Packet] as *mut [Buffer]) }
     }
 }

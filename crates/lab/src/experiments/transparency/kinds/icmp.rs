@@ -1,4 +1,4 @@
-//! A kind of ICMP message -> its packets: echo, errors, traceroute.
+//! A kind of ICMP message -> the packets to send: echo, errors, traceroute.
 //!
 //! Path MTU discovery depends on ICMP errors, so they must cross a gateway unchanged.
 

@@ -1,6 +1,6 @@
-//! A kind of IP header or fragment -> its packets.
+//! A kind of IP header or fragment -> the packets to send.
 //!
-//! A gateway must forward headers that it does not know, and treat faulty ones as the kernel does.
+//! A gateway must forward unknown headers, and treat faulty headers as the kernel does.
 
 use super::super::frames::{DF, Frames, Ip4, Ip6, MORE, Tcp, filled, udp};
 use super::{ALERT, ALL_NODES, BOTH, Kind, N, W, kind, short};
@@ -236,7 +236,7 @@ pub(super) const TOO_LONG: &[Kind] = &[
     }),
 ];
 
-/// Sends a UDP datagram with a changed header from both sides.
+/// Sends a UDP datagram from each side, with the IPv4 header changed by `change`.
 fn each(f: &mut Frames, change: impl Fn(Ip4) -> Ip4) {
     for from in BOTH {
         let packet = f.ip4(from, 17, &udp(f.pseudo4(from, 17), [1_000, 2_000], &filled(120)));

@@ -1,6 +1,6 @@
-//! A kind of frame below IP, or of multicast -> its frames: neighbours, link protocols, tags, multicast.
+//! A kind of link-layer or multicast traffic -> the frames to send: neighbours, link protocols, tags, multicast.
 //!
-//! These frames are not for the engine, so a gateway must forward them as a bridge does.
+//! The engine does not process such frames, so a gateway must forward them as a bridge does.
 
 use super::super::frames::{Frames, Ip4, Ip6, Side, Tcp, filled, icmp, udp};
 use super::{ALERT, ALL_NODES, BOTH, Kind, N, W, kind, short};

@@ -1,6 +1,6 @@
-//! The name of a kind -> its frames: traffic of hosts across a link, valid and faulty.
+//! Name of a kind of traffic -> the frames to send, valid and faulty.
 //!
-//! Each file has the kinds of one layer. Tables list all kinds in this order.
+//! Each file has the kinds of one layer. Results are listed in the order of `KINDS`.
 
 mod icmp;
 mod ip;
@@ -16,7 +16,7 @@ use std::sync::LazyLock;
 pub(super) struct Kind {
     pub name: &'static str,
     pub family: &'static str,
-    /// Whether the kind is in the short run.
+    /// Whether the kind is part of the short comparison.
     pub is_short: bool,
     pub make: fn(&mut Frames),
 }

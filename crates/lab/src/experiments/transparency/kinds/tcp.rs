@@ -1,6 +1,6 @@
-//! A kind of TCP traffic -> its segments: options, flags, checksums, order, bulk.
+//! A kind of TCP traffic -> the segments to send: options, flags, checksums, order, bulk.
 //!
-//! Coalescing changes TCP segments most, so this layer has the most kinds.
+//! A gateway changes TCP more than other protocols, by coalescing. So TCP has many kinds.
 
 use super::super::frames::{ACK, AE, CWR, ECE, FIN, Frames, Ip4, Ip6, PSH, RST, SYN, Side, Tcp, URG, filled};
 use super::{BOTH, Kind, N, W, kind, short};
@@ -209,7 +209,7 @@ fn stream(f: &mut Frames, from: Side, count: u32, options: &[u8], flags: u16) {
     }
 }
 
-/// Sends a handshake, and then data from both sides.
+/// Sends a TCP handshake with these options, and then data from both sides.
 fn connection(f: &mut Frames, options: &[u8]) {
     let ports = |from| if from == N { [40_000, 5_001] } else { [5_001, 40_000] };
     for (from, flags, mss) in [(N, SYN, [5, 0xB4]), (W, SYN | ACK, [0x23, 0])] {

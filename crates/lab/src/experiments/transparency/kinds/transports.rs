@@ -1,6 +1,6 @@
-//! A kind of transport or tunnel other than TCP -> its packets.
+//! A kind of tunnel, or of transport other than TCP -> the packets to send.
 //!
-//! A gateway does not resize packets inside tunnels, and must not mistake them for TCP.
+//! A gateway does not resize packets inside tunnels, and must not mistake such packets for TCP packets.
 
 use super::super::frames::{Frames, Tcp, filled, udp};
 use super::{BOTH, Kind, N, W, kind, short};

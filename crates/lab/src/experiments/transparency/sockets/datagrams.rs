@@ -1,4 +1,4 @@
-//! A UDP exchange -> arrived messages, and errors at the sender: lengths, GSO, path MTU, groups.
+//! A UDP exchange -> arrived messages, and errors at the sender: lengths, GSO, path MTU, multicast groups.
 //!
 //! UDP keeps message boundaries, so a gateway must not change them.
 

@@ -1,4 +1,4 @@
-//! A UDP or ICMP echo exchange -> ancillary data that the receiver gets about the headers.
+//! A UDP or ICMP echo exchange -> the receiver's ancillary data about header fields.
 //!
 //! Ancillary data show header fields that a gateway could change without changing the payload.
 
@@ -104,7 +104,7 @@ pub(super) fn ping(talk: &Talk<'_>, notes: &mut Notes) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the ancillary data of a message of this length, in words.
+/// Sends a message of `len` bytes. Returns a description of the ancillary data at the receiver.
 fn beside(sender: &UdpSocket, receiver: &UdpSocket, len: usize, level: i32, kind: i32) -> String {
     let bytes = content(14, len);
     // The first try may report a pending error of the previous message.

@@ -1,4 +1,4 @@
-//! The name of a kind -> observations of two hosts' sockets: payload, errors, and ancillary data.
+//! Name of a kind of exchange -> observations at the sockets of two hosts: payload, errors, and ancillary data.
 //!
 //! Each kind is an exchange between two hosts, repeated for each version and direction. Only repeatable
 //! observations are recorded. Port numbers, times and segment boundaries are left out.
@@ -27,7 +27,7 @@ use streams::{
 pub(super) struct SocketKind {
     pub name: &'static str,
     pub family: &'static str,
-    /// Whether the kind is in the short run.
+    /// Whether the kind is part of the short comparison.
     pub is_short: bool,
     /// The only IP version that the kind supports; `None`: both.
     only: Option<Only>,
@@ -54,7 +54,7 @@ pub(super) struct Notes {
 }
 
 impl Notes {
-    /// Starts the notes of an IP version and a direction.
+    /// Sets the IP version and direction that prefix the subjects of further observations.
     pub(super) fn begin(&mut self, place: &str) {
         place.clone_into(&mut self.place);
     }
@@ -119,6 +119,6 @@ fn number(socket: impl AsFd, level: i32, name: i32) -> io::Result<i32> {
 }
 
 const TIMEOUT: Duration = Duration::from_secs(4);
-/// Time that a receiver waits for a message.
+/// Longest time that a receiver waits for a message.
 const QUIET: Duration = Duration::from_millis(150);
 const PAUSE: Duration = Duration::from_millis(60);

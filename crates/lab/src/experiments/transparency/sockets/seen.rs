@@ -1,6 +1,6 @@
-//! A socket's data and errors -> words that are the same in every run.
+//! A socket's data and errors -> text that is the same at every repetition.
 //!
-//! Comparisons need text without times, port numbers or addresses of memory.
+//! Comparisons need text without times, port numbers or memory addresses.
 
 use super::PAUSE;
 use linux::sockets::{Message, receive};
@@ -22,7 +22,7 @@ pub(super) fn read_exactly(stream: &mut impl Read, len: usize) -> io::Result<Vec
     Ok(bytes)
 }
 
-/// Receives the next message, and says whether it has these bytes.
+/// Receives the next message. Returns a description of whether it has the expected bytes.
 pub(super) fn arrived(receiver: &UdpSocket, bytes: &[u8]) -> String {
     let mut room = vec![0; bytes.len() + 1];
     match receiver.recv(&mut room) {
@@ -40,7 +40,7 @@ pub(super) fn is_same(received: &[u8], sent: &[u8]) -> String {
     format!("{} bytes of {}, the first {same} as they were sent", received.len(), sent.len())
 }
 
-/// Returns the errors in a socket's error queue after a quiet moment, in words.
+/// Waits a short time for errors in a socket's error queue. Returns descriptions of the errors.
 pub(super) fn errors_of(socket: &UdpSocket) -> Vec<String> {
     let mut told = Vec::new();
     let until = Instant::now() + PAUSE;
@@ -79,7 +79,7 @@ pub(super) fn told<T: Display>(outcome: io::Result<T>) -> String {
     }
 }
 
-/// Origin of an error of the own host (linux/errqueue.h).
+/// Origin of an error that the own host caused (linux/errqueue.h).
 const SO_EE_ORIGIN_LOCAL: u8 = 1;
 const SO_EE_ORIGIN_ICMP: u8 = 2;
 const SO_EE_ORIGIN_ICMP6: u8 = 3;

@@ -1,6 +1,6 @@
 //! A TCP exchange -> observations at both hosts of the connection.
 //!
-//! TCP shows options, states and resets through its sockets; segment boundaries are not observed.
+//! Sockets show TCP options, states and resets. Segment boundaries are not observed.
 
 use super::seen::{is_same, read_all, read_exactly, told};
 use super::{Notes, PAUSE, TIMEOUT, Talk, number};
@@ -23,7 +23,7 @@ pub(super) fn both_directions(talk: &Talk<'_>, notes: &mut Notes) -> io::Result<
         });
         let at_server = scope.spawn(|| read_all(&server));
         let at_client = read_all(&client);
-        // A failed write shows at the receiver.
+        // The receiver's data shows whether a write failed.
         for thread in threads {
             let _ = thread.join();
         }

@@ -1,6 +1,6 @@
-//! Two hosts -> sockets of both: connections, and pairs for messages.
+//! Two hosts -> connected TCP and UDP sockets on both hosts.
 //!
-//! Exchanges of all kinds open their sockets here, with one time-out.
+//! All kinds of exchanges open their sockets here, with the same time-outs.
 
 use super::{QUIET, TIMEOUT};
 use crate::net::Host;
@@ -24,8 +24,8 @@ pub(in super::super) struct Talk<'a> {
 }
 
 impl Talk<'_> {
-    /// Whether a connection to a closed port is refused. Afterwards both hosts have neighbour entries of each
-    /// other.
+    /// Whether a connection to a closed port is refused. Afterwards, each host has a neighbour entry for the other
+    /// host or for the router.
     pub(in super::super) fn is_refused(&self) -> bool {
         let target = SocketAddr::new(self.target, 9);
         matches!(self.connect(target, |_| Ok(())), Err(why) if why.kind() == io::ErrorKind::ConnectionRefused)
@@ -35,7 +35,7 @@ impl Talk<'_> {
         self.connected_with(|_| Ok(()), |_| Ok(()))
     }
 
-    /// Opens a connection whose sockets are both configured beforehand.
+    /// Opens a connection. The two functions configure the sockets before the connection is opened.
     pub(super) fn connected_with(
         &self,
         server: impl FnOnce(&OwnedFd) -> io::Result<()> + Send,

@@ -1,0 +1,44 @@
+//! Figures of segments and small datagrams through gateways -> the reports of `lab hold` and `lab workers`.
+
+use crate::{compare, conditions, spread};
+use wideload_lab::experiments::{Hold, HoldDelay, HoldLen, HoldLoad, Workers, WorkersRow};
+
+#[test]
+fn hold_reports_lengths_and_delays() {
+    let len = |rate, lens: [f64; 3]| HoldLen { rate, mean_len: lens.map(spread).to_vec() };
+    let delay = |what, micros: [[f64; 2]; 3]| HoldDelay { what, micros: micros.to_vec() };
+    let last = |rate, pushes, micros| delay(HoldLoad::LastSegment { rate, pushes }, micros);
+    let good = Hold {
+        conditions: conditions(),
+        middles: vec!["bridge", "adaptive", "burst"],
+        lens: vec![len(2e7, [1_500.0, 1_500.0, 4_300.0]), len(5e8, [1_500.0, 4_200.0, 8_700.0])],
+        delays: vec![
+            delay(HoldLoad::PingPong, [[41.0, 88.0], [62.0, 120.0], [63.0, 130.0]]),
+            last(2e7, true, [[35.0, 80.0], [55.0, 110.0], [58.0, 115.0]]),
+            last(5e8, false, [[36.0, 81.0], [156.0, 310.0], [1_060.0, 1_250.0]]),
+        ],
+        intact: true,
+    };
+    let bad = Hold { lens: Vec::new(), delays: Vec::new(), intact: false, ..good.clone() };
+    compare("hold.txt", &[good, bad]);
+}
+
+#[test]
+fn workers_reports_packets_for_each_cpu_second() {
+    let row = |workers, per_processor_second, per_second, busiest_share| WorkersRow {
+        workers,
+        per_processor_second: spread(per_processor_second),
+        per_second: spread(per_second),
+        busiest_share,
+    };
+    let good = Workers {
+        conditions: conditions(),
+        rows: vec![row(1, 412_000.0, 398_000.0, 1.0), row(2, 395_000.0, 611_000.0, 0.53)],
+        versus_one: 0.96,
+        intact: true,
+        broken: Vec::new(),
+    };
+    let broken = vec!["to-wide: received 10, forwarded 9, held 0, ended 0".to_owned()];
+    let bad = Workers { intact: false, broken, ..good.clone() };
+    compare("workers.txt", &[good, bad]);
+}
