@@ -207,8 +207,8 @@ A host with 9,000-byte packets (wide) and a host with 1,500-byte packets
   bridge     The kernel bridges the two links. No packet exceeds 1,500 bytes.
   Wideload   A border gateway coalesces segments toward the wide host and
              splits packets into segments toward the narrow host.
-  all 9,000  The kernel bridges, and both hosts and links use 9,000 bytes:
-             the upper limit of the wide host's savings.
+  all 9,000  The kernel bridges, and both hosts and links use 9,000 bytes.
+             For bulk flows, the wide host can hardly save more.
 ";
 const NOTES: &str = "
 How to read the figures

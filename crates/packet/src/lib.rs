@@ -31,7 +31,7 @@
 //! assert_eq!(data, b"hello");
 //! assert!(packet.checksum_error().is_right());
 //!
-//! // A change: the packet passes a router. The header checksum follows.
+//! // A change, as by a router: the TTL is decremented, and the header checksum is updated.
 //! packet.decrement_ttl();
 //!
 //! // Packet -> bytes.
