@@ -58,13 +58,15 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Compare placement on receive with copying, in memory only: nanoseconds, and the share of correct predictions
-    Landing {
+    #[command(alias = "landing")]
+    Placement {
         /// Number of rounds of each row; the median counts
         #[arg(long, value_name = "N", default_value_t = 31)]
         rounds: usize,
     },
     /// List the functions called for a packet, in a program built without inlining
-    Ways {
+    #[command(alias = "ways")]
+    CallPaths {
         /// List only workloads whose name has all of these words
         words: Vec<String>,
         /// Print each function with its number of calls a packet

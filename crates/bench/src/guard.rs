@@ -88,7 +88,7 @@ pub fn show(extent: Extent, words: &[String]) -> Result<ExitCode, String> {
 ///
 /// # Errors
 /// Valgrind is missing, or a workload that cannot be traced.
-pub fn show_ways(words: &[String], all: bool) -> Result<ExitCode, String> {
+pub fn show_call_paths(words: &[String], all: bool) -> Result<ExitCode, String> {
     let words = if words.is_empty() { &WAYS.map(str::to_string)[..] } else { words };
     println!("calls a packet, by callgrind: functions, calls into another crate, TCP headers parsed");
     let folder = folder()?;
@@ -99,7 +99,8 @@ pub fn show_ways(words: &[String], all: bool) -> Result<ExitCode, String> {
             let parses = way.count_of("tcp::Segment::parse");
             let functions = way.functions().count();
             if functions < FEWEST_FUNCTIONS {
-                let build = "RUSTFLAGS=\"-C no-prepopulate-passes\" cargo run --profile ways -p bench -- ways";
+                let build =
+                    "RUSTFLAGS=\"-C no-prepopulate-passes\" cargo run --profile call-paths -p bench -- call-paths";
                 return Err(format!(
                     "{workload}: only {functions} functions seen, because this build inlines calls; use {build}"
                 ));

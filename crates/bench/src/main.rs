@@ -35,8 +35,8 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let result = match &args.command {
         Some(Command::Harness { arguments }) => harness(arguments),
-        Some(Command::Landing { rounds }) => placement::show((*rounds).max(1)),
-        Some(Command::Ways { words, all }) => guard::show_ways(words, *all),
+        Some(Command::Placement { rounds }) => placement::show((*rounds).max(1)),
+        Some(Command::CallPaths { words, all }) => guard::show_call_paths(words, *all),
         None if args.check => guard::check(),
         None if args.write_baseline => guard::write(),
         None if args.instructions => guard::show(args.extent(), &args.only),

@@ -30,7 +30,7 @@ struct Condition {
     value: String,
 }
 
-/// Available and missing peers.
+/// Functions of the available peers, and missing parts of peers.
 #[derive(Clone, Debug, Default)]
 pub struct Peers {
     /// Functions that available peers offer.

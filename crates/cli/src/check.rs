@@ -7,7 +7,7 @@ use crate::command::{Status, complain, failed, show, tell};
 use config::{Config, Problems};
 use daemon::control;
 use daemon::gro;
-use daemon::interface_watch::disagreements;
+use daemon::interface_watch::{disagreements, missing};
 use daemon::json;
 use daemon::own_addresses;
 use daemon::wide_routes;
@@ -38,7 +38,8 @@ pub fn check(args: &Check) -> Status {
         Err(problems) => (Some(problems), None),
     };
     let surroundings = read.as_ref().ok().and_then(unsuited);
-    let mut interfaces = read.as_ref().map(disagreements).unwrap_or_default();
+    let mut interfaces = read.as_ref().map(missing).unwrap_or_default();
+    interfaces.extend(read.as_ref().map(disagreements).unwrap_or_default());
     interfaces.extend(read.as_ref().map(own_addresses::doubts).unwrap_or_default());
     let changes = read.as_ref().map(gro::preview).unwrap_or_default();
     let status = match (problems, &surroundings) {

@@ -30,6 +30,16 @@ impl InterfaceWatch {
     }
 }
 
+/// Returns the configured interfaces that the calling thread's namespace lacks, one sentence each.
+pub fn missing(config: &Config) -> Vec<String> {
+    let Ok(mut netlink) = Netlink::open() else { return Vec::new() };
+    let names = [&config.wide, &config.narrow].into_iter().filter_map(existing);
+    let absent = names.filter(|name| netlink.interface(name).is_err());
+    absent
+        .map(|name| format!("{name}: no such interface on this machine, so the gateway cannot start here"))
+        .collect()
+}
+
 /// Returns the mismatches between a configuration and the interfaces in the calling thread's namespace, one
 /// sentence each. Missing interfaces are left out. They are reported when their ports are opened.
 pub fn disagreements(config: &Config) -> Vec<String> {

@@ -111,7 +111,8 @@ pub struct Begin {
     /// Whether a descriptor of the metrics socket comes with the message.
     pub has_metrics: bool,
     /// Whether a descriptor of the heartbeats comes with the message.
-    pub has_pulse: bool,
+    #[serde(rename = "has_pulse")]
+    pub has_heartbeat: bool,
     /// Whether a pipe comes with the message, from which the process reads held packets of another process.
     pub has_heritage: bool,
     /// The addresses of the gateway's interfaces.

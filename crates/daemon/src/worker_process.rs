@@ -42,7 +42,7 @@ pub fn run(socket: OwnedFd) -> io::Result<()> {
     let control = handed.next(begin.has_control)?.map(UnixListener::from);
     let metrics = handed.next(begin.has_metrics)?.map(TcpListener::from);
     let heartbeat =
-        handed.next(begin.has_pulse)?.map(|memory| Heartbeat::adopt(memory, config.workers)).transpose()?;
+        handed.next(begin.has_heartbeat)?.map(|memory| Heartbeat::adopt(memory, config.workers)).transpose()?;
     let handoff = handed.next(begin.has_heritage)?;
     let ready = || say(&socket, &ToSupervisor::Ready, &[]);
     let has_all = adopted.iter().flatten().all(Option::is_some);

@@ -117,7 +117,7 @@ counters! {
         MergedEvicted "merged_evicted" was "joined_evicted" "Longer fragments that were sent for another datagram or because memory was full."
         MergedAtEnd "merged_at_end" was "joined_at_end" "Longer fragments that were sent at the end of the input."
         MergeRefused "merge_refused" was "join_refused" "Fragments that were forwarded unchanged because merge memory was full."
-        Coalesced "coalesced" was "gathered" "TCP segments that entered a run, runs of one included. Programs that use the library may also coalesce UDP datagrams."
+        Coalesced "coalesced" was "gathered" "TCP segments that entered a run, runs of one included."
         RunFull "run_full" "Runs that ended because the next segment would exceed the MTU or the limit."
         RunPushed "run_pushed" "Runs that ended with PSH or FIN."
         RunUneven "run_uneven" "Runs that ended because a segment's length differed from the first one's."

@@ -434,7 +434,8 @@ impl Key for RunKey {
 const HINT_COUNT: usize = 64;
 /// Charge of a run without its buffer, in bytes: its slot, its source, and their table entries.
 const RUN_CHARGE: usize = 512;
-/// Maximum number of datagrams whose progress is remembered.
+/// Maximum number of datagrams whose progress is remembered. Above it, the oldest entry of the source with the most
+/// entries is evicted.
 const PASSED_COUNT: usize = 1_024;
 /// Time-out of a datagram's progress. Repeats made by a network arrive within this time; IP IDs are reused later.
 const REPEATED_WITHIN: Duration = Duration::from_millis(100);

@@ -37,7 +37,7 @@ pub enum Hold {
 /// The rules of a coalescer, except its memory limit.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// The segments to join.
+    /// The coalescing mode.
     pub mode: Mode,
     /// The maximum wait of a run.
     pub hold: Hold,

@@ -232,8 +232,9 @@ impl Side {
         self.aggregation.flush(now, connections, out);
     }
 
-    /// Takes over the held packets and the counters of IP IDs of another side. This side must not have taken any
-    /// packet before. Later packets may still join the held packets. No ID is reused within its lifetime.
+    /// Takes over the held packets and the counters of IP IDs of another side. The caller calls it before the first
+    /// packet, because the IP ID counters of this side are replaced. Later packets may still join the held packets.
+    /// No ID is reused within its lifetime.
     ///
     /// The other side's record of finished datagrams is discarded.
     pub fn take_over(&mut self, now: Time, mut other: Side, connections: &mut Connections, out: &mut Output) {

@@ -86,7 +86,7 @@ pub struct Row {
 /// CPU time per 10^9 bytes of payload for each host and for the middle, in seconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Costs {
-    /// CPU time of the wide host, in seconds.
+    /// CPU time of the wide host, in seconds per 10^9 bytes of payload.
     pub wide: Spread,
     /// CPU time of the narrow host, in seconds.
     pub narrow: Spread,

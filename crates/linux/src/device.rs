@@ -121,7 +121,7 @@ pub unsafe fn ioctl<T>(file: &OwnedFd, number: libc::Ioctl, mut request: T) -> i
     checked(result).map(|_| request)
 }
 
-/// Opens a socket that is closed when the process executes another program.
+/// Opens a close-on-exec socket.
 ///
 /// # Errors
 /// Privileges are missing, or the process cannot open another descriptor.

@@ -1,8 +1,9 @@
 //! A frame -> the number of the worker that processes it.
 //!
-//! Each worker has its own tables, without locks (L2, L3). So packets of both directions of a TCP connection are
-//! steered to the same worker, regardless of the port at which a packet arrives. Fragments and packets other than
-//! TCP are steered by addresses and protocol. Frames other than IP are steered to the first worker.
+//! Each worker has its own tables, without locks (PAPERS.md, L2 and L3). So packets of both directions of a TCP
+//! connection are steered to the same worker, regardless of the port at which a packet arrives. Fragments and
+//! packets other than TCP are steered by addresses and protocol. Frames other than IP are steered to the first
+//! worker.
 //!
 //! A program that is assembled here distributes frames in the kernel. The function [`worker`] computes the same
 //! numbers. The number depends only on the packet, so a sender that can choose its addresses can choose a worker.

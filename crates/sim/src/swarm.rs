@@ -590,8 +590,8 @@ fn many_fragments(from: usize, to: usize) -> Plan {
 
 /// This number of consecutive seeds covers every fault and every role.
 pub const TOUR: u64 = 64;
-/// First position of the kinds of routers in a tour. The earlier positions belong to one fault each. The positions
-/// after the kinds of routers belong to rare conditions.
+/// First position in a tour that forces a kind of router. The earlier positions belong to one fault each. The
+/// positions after the kinds of routers belong to rare conditions.
 const FIRST_ROUTER: u64 = 14;
 const SPENT_IDS: u64 = 20;
 const UNENDING_HEADERS: u64 = 21;

@@ -1,6 +1,6 @@
 //! Receiving payloads in place: nanoseconds saved, and how often predictions are right.
 //!
-//!     cargo run --release -p bench -- landing
+//!     cargo run --release -p bench -- placement
 //!
 //! The loop works in memory alone. Copying moves a frame from the device's memory to a buffer, and its payload from
 //! there to its datagram. Placement moves the payload from the device's memory straight to its datagram. Each

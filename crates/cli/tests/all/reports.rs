@@ -24,6 +24,23 @@ fn reports_of_check() {
     compare("check", CHECKS);
 }
 
+// README.md and docs/rewrite.md show parts of the same reports.
+#[test]
+fn excerpts_of_the_pages_are_lines_of_the_reports() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let reports =
+        fs::read_to_string(root.join("crates/cli/tests/reports/rewrite.txt")).expect("it is a golden file");
+    for page in ["README.md", "docs/rewrite.md"] {
+        let text = fs::read_to_string(root.join(page)).expect("the page is readable");
+        let blocks = text.split("```text\n").skip(1).filter_map(|block| block.split("```").next());
+        let excerpts: Vec<&str> = blocks.filter(|block| block.contains("TCP: 156 segments in 31 runs")).collect();
+        assert!(!excerpts.is_empty(), "{page} shows no report");
+        for line in excerpts.iter().flat_map(|block| block.lines()) {
+            assert!(reports.lines().any(|known| known == line), "{page}: no report has this line: {line}");
+        }
+    }
+}
+
 /// Runs commands in a temporary directory, and compares their output with a golden file.
 fn compare(name: &str, commands: &[&str]) {
     let folder = folder();

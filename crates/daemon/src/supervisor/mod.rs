@@ -318,7 +318,7 @@ impl Supervisor {
             ports: self.ports.iter().map(|port| port.told.clone()).collect(),
             has_control: true,
             has_metrics: self.sockets.metrics.is_some(),
-            has_pulse: self.heartbeat.is_some(),
+            has_heartbeat: self.heartbeat.is_some(),
             has_heritage: pipe.is_some(),
             own_addresses: self.config.own_addresses,
             losses: self.losses,

@@ -1,6 +1,7 @@
 //! A configuration file -> a supervisor with a working worker process.
 //!
-//! A supervisor starts anew, or takes over the restart state of the predecessor program in the same process.
+//! A supervisor starts without state. After a restart by `exec`, it takes over the restart state of the previous
+//! program.
 
 use super::child::{Child, State};
 use super::{Failure, START_TIMEOUT, Supervisor, read};

@@ -1,7 +1,7 @@
 //! A segment, and a run of segments in order -> whether the segment may join.
 //!
-//! The fast path and the slow path of the coalescer use these decisions. The fast path obtains the facts at less
-//! cost, by a masked comparison of headers. Appending and releasing are left to the callers.
+//! The fast path and the slow path of the coalescer use these decisions. The fast path obtains the segment facts by
+//! header match, which costs less than parsing. Appending and releasing are left to the callers.
 
 use crate::ledger::Event;
 use crate::rules::{Mode, Rules, Toggle};

@@ -97,8 +97,8 @@ impl Holes {
         self.note(range, more);
     }
 
-    /// Records several fragments in order, up to the offset `end`. All earlier fragments must be in order too.
-    /// `more` is the MF flag of the last one.
+    /// Records several consecutive fragments that end at offset `end`, in bytes. All earlier fragments must be in
+    /// order too. `more` is the MF flag of the last one.
     #[inline(always)]
     pub(super) fn extend(&mut self, end: usize, more: bool) {
         debug_assert!(self.in_order() && !self.has_end());

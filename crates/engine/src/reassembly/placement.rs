@@ -17,7 +17,7 @@ use crate::table::Handle;
 use core::ops::Range;
 use packet::{Buffer, Frame, HEADROOM, Packet, PayloadSlots, Pool, SlotLayout, SplitFrame, SplitPacket, Time};
 
-/// The conditions for the prediction of slots.
+/// When placement predicts: never, always, or where it saves CPU time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlacementMode {
     /// Never.

@@ -3,8 +3,8 @@
 //! There are three parts: fragmented datagrams to reassemble, GSO packets to segment, and bursts to coalesce. Each
 //! part uses TUN devices in a namespace of its own. The kernel and the engine get the same packets. If the outputs
 //! differ, a model must explain both. The model switches the known differences, one after the other, from the
-//! engine's behaviour to the kernel's. A difference without an explanation is a failure. The failing case is
-//! repeated alone, made smaller, and shown with the command that repeats it.
+//! engine's behaviour to the kernel's. A difference without an explanation is a failure. The test repeats a failing
+//! case alone, shrinks it, and prints the command that repeats it.
 
 mod known;
 mod merging;

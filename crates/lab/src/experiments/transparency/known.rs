@@ -265,7 +265,7 @@ pub(super) const KNOWN: &[Known] = &[
     },
 ];
 
-/// An intended difference between observations of sockets.
+/// An intended difference between the observations at sockets, with the kernel alone and with a gateway.
 pub(super) struct KnownOfSockets {
     pub name: &'static str,
     /// Names of the kinds that may show the difference; a trailing `*` stands for any characters.

@@ -116,7 +116,7 @@ const C: f64 = 0.4;
 const BETA: f64 = 0.7;
 /// Reno's growth per round trip, in segments, that gives an equal rate with factor `BETA` (RFC 9438 section 4.3).
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
-/// Before the first loss, maximum number of acknowledged bytes per byte of growth (Linux's `bictcp_update`).
+/// Maximum number of acknowledged bytes per byte of window growth, before the first loss (Linux's `bictcp_update`).
 const EARLY_DIVISOR: f64 = 20.0;
 /// Maximum number of Newton's steps. Each step removes a third of the excess, so 200 are enough for any double.
 const ROOT_STEPS_MAX: u32 = 200;

@@ -6,7 +6,7 @@ use super::super::frames::{Frames, Ip4, Ip6, Side, Tcp, filled, icmp, udp};
 use super::{ALERT, ALL_NODES, BOTH, Kind, N, W, kind, short};
 use packet::Sum;
 
-/// Kinds of neighbour discovery and configuration, link protocols, tags, multicast and broadcast.
+/// Kinds of frames: neighbour discovery, address configuration, link protocols, VLAN tags, multicast and broadcast.
 pub(super) const NEIGHBOURS_LINKS_GROUPS: &[Kind] = &[
     // Neighbours and configuration
     short("arp", "arp-request", |f| BOTH.iter().for_each(|&from| arp(f, from, 1, BROADCAST))),
