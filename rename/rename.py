@@ -21,12 +21,13 @@ import urllib.parse
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TABLES = [ROOT / "rename" / name for name in ("names.tsv", "names_2.tsv", "names_3.tsv", "names_4.tsv")]
+TABLES = [ROOT / "rename" / name for name in ("names.tsv", "names_2.tsv", "names_3.tsv", "names_4.tsv", "names_5.tsv")]
 VISIBLE = r"(?:pub(?:\([a-z:]+\))? )?"
 # Where a name of each kind is defined.
 DEFINED = {
     "type": r"^\s*" + VISIBLE + r"(?:struct|enum|trait|type|union) (%s)\b",
     "fn": r"\bfn (%s)\b",
+    "const": r"\b(?:const|static) (%s)\b",
     "mod": r"\bmod (%s);",
     "field": r"^\s+" + VISIBLE + r"(%s):",
     "variant": r"^\s+(%s)\b\s*(?:[,({=]|$)",
