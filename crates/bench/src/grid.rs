@@ -66,7 +66,7 @@ fn usual() -> Vec<Workload> {
     all.push(reassemble(Work::Contiguous, forward(6, 64)).cold());
     all.push(reassemble(Work::Checksummed, forward(6, 64)));
     all.extend([place(6), place(44)]);
-    all.push(join(forward(6, 64)));
+    all.push(merge(forward(6, 64)));
     all.extend([fragment(9_000), fragment(65_000)]);
     all.push(coalesce(Work::Header, 1, Hold::Section));
     all.push(coalesce(Work::Header, 1_024, Hold::Section));
@@ -110,7 +110,7 @@ fn full() -> Vec<Workload> {
             for order in [ArrivalOrder::Forward, ArrivalOrder::Reverse, ArrivalOrder::Random, ArrivalOrder::Repeats]
             {
                 let recipe = fragments(count, datagrams, order);
-                all.extend([join(recipe), join(recipe).cold()]);
+                all.extend([merge(recipe), merge(recipe).cold()]);
             }
         }
     }
@@ -151,11 +151,11 @@ fn reassemble(work: Work, fragments: Fragments) -> Workload {
 /// placement requires.
 fn place(count: usize) -> Workload {
     let recipe = Recipe::Fragments(fragments(count, 1, ArrivalOrder::Forward));
-    Workload::new(Function::Land, Work::Contiguous, recipe)
+    Workload::new(Function::Place, Work::Contiguous, recipe)
 }
 
-fn join(fragments: Fragments) -> Workload {
-    Workload::new(Function::Join, Work::Contiguous, Recipe::Joinable(fragments, 9_000))
+fn merge(fragments: Fragments) -> Workload {
+    Workload::new(Function::Merge, Work::Contiguous, Recipe::Joinable(fragments, 9_000))
 }
 
 fn fragment(len: usize) -> Workload {

@@ -420,7 +420,7 @@ pub fn references(workload: &Workload) -> Vec<&'static str> {
     };
     match (workload.function, workload.work) {
         _ if !in_order => Vec::new(),
-        (Function::Reassemble | Function::Land | Function::Join, Work::Contiguous) => vec![PLAIN_COPY],
+        (Function::Reassemble | Function::Place | Function::Merge, Work::Contiguous) => vec![PLAIN_COPY],
         (Function::Reassemble, Work::Checksummed) => vec![PLAIN_COPY, COPY_AND_SUM],
         (Function::Coalesce, Work::Contiguous) => vec![PLAIN_COPY],
         (Function::Coalesce, Work::Checksummed) => vec![PLAIN_COPY, COPY_AND_SUM],

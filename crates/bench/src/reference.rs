@@ -163,12 +163,12 @@ fn leaves_checksums(delivers: &str) -> bool {
     says("checksum") && LEAVING.iter().any(|word| says(word))
 }
 
-/// Returns `came` with the expected IPv4 header checksum, and whether the original checksum differed.
+/// Returns `rx` with the expected IPv4 header checksum, and whether the original checksum differed.
 fn ipv4_masked(expected: &[u8], came: &[u8]) -> (Vec<u8>, bool) {
     masked(expected, came.to_vec(), expected.len() >= IPV4_LEN && expected[0] == 0x45, 10)
 }
 
-/// Returns `came` with the expected TCP checksum, and whether the original checksum differed.
+/// Returns `rx` with the expected TCP checksum, and whether the original checksum differed.
 fn tcp_masked(expected: &[u8], came: Vec<u8>) -> (Vec<u8>, bool) {
     let is_tcp = expected.len() >= IPV4_LEN + 20 && expected[0] == 0x45 && expected[9] == TCP;
     masked(expected, came, is_tcp, IPV4_LEN + 16)

@@ -26,9 +26,9 @@ pub enum Function {
     /// Fragments to datagrams.
     Reassemble,
     /// Fragments in a device's memory to datagrams, with payloads received in their places.
-    Land,
+    Place,
     /// Fragments to longer fragments.
-    Join,
+    Merge,
     /// Packets to fragments.
     Fragment,
     /// Segments to GSO packets.
@@ -105,8 +105,8 @@ impl Function {
     /// All functions, in the order of the tables.
     pub const ALL: [Function; 8] = [
         Function::Reassemble,
-        Function::Land,
-        Function::Join,
+        Function::Place,
+        Function::Merge,
         Function::Fragment,
         Function::Coalesce,
         Function::Segment,
@@ -117,7 +117,7 @@ impl Function {
     /// Returns the unit of the results, such as `fragment in` for nanoseconds per input fragment.
     pub fn unit(self) -> &'static str {
         match self {
-            Function::Reassemble | Function::Land | Function::Join => "fragment in",
+            Function::Reassemble | Function::Place | Function::Merge => "fragment in",
             Function::Fragment => "fragment out",
             Function::Segment => "segment out",
             Function::Coalesce => "segment in",
@@ -130,8 +130,8 @@ impl fmt::Display for Function {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Function::Reassemble => "reassemble",
-            Function::Land => "land",
-            Function::Join => "join",
+            Function::Place => "place",
+            Function::Merge => "merge",
             Function::Fragment => "fragment",
             Function::Coalesce => "coalesce",
             Function::Segment => "segment",

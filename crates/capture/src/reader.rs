@@ -91,8 +91,8 @@ impl<R: Read> Reader<R> {
                     number: self.packets,
                     offset,
                     interface: packet.interface,
-                    link_type: packet.link_type,
-                    medium: medium(packet.link_type),
+                    pcap_link_type: packet.link_type,
+                    link_type: medium(packet.link_type),
                     time: packet.time,
                     original_len: packet.original_len,
                     data: &raw[packet.data_at..packet.data_at + packet.data_len],
@@ -128,9 +128,9 @@ pub struct Record<'a> {
     /// Number of the capturing interface within its section, from 0; 0 in pcap.
     pub interface: u32,
     /// Link type of the packet, as a number from the LINKTYPE_ registry.
-    pub link_type: u32,
+    pub pcap_link_type: u32,
     /// Kind of link header; `None` if the link type is unsupported.
-    pub medium: Option<LinkType>,
+    pub link_type: Option<LinkType>,
     /// Capture time since 1970; `None` in a simple packet block, which has no timestamp.
     pub time: Option<Time>,
     /// Length of the packet on the wire, in bytes. Longer than `data` if the capture truncated the packet.
@@ -352,7 +352,7 @@ impl Section {
             return Err(damaged("a packet block shorter than its fields"));
         };
         let described = self.interface(interface)?;
-        let data_len = fit(believe(captured_len)?, PACKET_DATA_AT, block)?;
+        let data_len = check_len(believe(captured_len)?, PACKET_DATA_AT, block)?;
         let time = Some(described.clock.time(u64::from(high) << 32 | u64::from(low)));
         let link_type = described.link_type;
         Ok(Kind::Packet(Packet { interface, link_type, time, original_len, data_at: PACKET_DATA_AT, data_len }))
@@ -369,7 +369,7 @@ impl Section {
             0 => original_len,
             limit => original_len.min(limit),
         };
-        let data_len = fit(believe(captured_len)?, SIMPLE_DATA_AT, block)?;
+        let data_len = check_len(believe(captured_len)?, SIMPLE_DATA_AT, block)?;
         let link_type = described.link_type;
         let packet =
             Packet { interface: 0, link_type, time: None, original_len, data_at: SIMPLE_DATA_AT, data_len };
@@ -393,7 +393,7 @@ fn believe(captured_len: u32) -> Result<usize, Stop> {
 }
 
 /// Checks that a packet of `len` bytes fits between a block's fields and the repeated length at the end.
-fn fit(len: usize, data_at: usize, block: &[u8]) -> Result<usize, Stop> {
+fn check_len(len: usize, data_at: usize, block: &[u8]) -> Result<usize, Stop> {
     if data_at + len + BLOCK_END_LEN > block.len() {
         let (len, block_len) = (Grouped(len as u64), Grouped(block.len() as u64));
         return Err(damaged(format!("a packet of {len} bytes in a block of {block_len}")));

@@ -22,8 +22,8 @@ pub(crate) struct Window<R: Read> {
 impl<R: Read> Window<R> {
     /// Opens an input. The compression is detected from the magic number in the first bytes.
     pub fn new(input: R) -> Result<Window<R>, Error> {
-        let mut raw = Raw { input, count: 0, first: [0; 4], first_len: 0, first_given: 0, failed: false };
-        raw.look().map_err(|source| Error::Io { tried: READING, source })?;
+        let mut raw = PeekedInput { input, count: 0, first: [0; 4], first_len: 0, first_given: 0, failed: false };
+        raw.fill_first().map_err(|source| Error::Io { tried: READING, source })?;
         let stream = match raw.first {
             [0x1f, 0x8b, ..] => {
                 let buffered = BufReader::with_capacity(COMPRESSED_LEN, raw);
@@ -125,9 +125,9 @@ pub(crate) enum Failure {
 
 /// The input stream with its decompressor.
 enum Stream<R: Read> {
-    Plain(Raw<R>),
-    Gzip(Box<Members<BufReader<Raw<R>>>>),
-    Zstd(Box<zstd::Decoder<'static, BufReader<Raw<R>>>>),
+    Plain(PeekedInput<R>),
+    Gzip(Box<Members<BufReader<PeekedInput<R>>>>),
+    Zstd(Box<zstd::Decoder<'static, BufReader<PeekedInput<R>>>>),
 }
 
 impl<R: Read> Stream<R> {
@@ -139,7 +139,7 @@ impl<R: Read> Stream<R> {
         }
     }
 
-    fn raw(&self) -> &Raw<R> {
+    fn raw(&self) -> &PeekedInput<R> {
         match self {
             Stream::Plain(raw) => raw,
             Stream::Gzip(members) => members.input().get_ref(),
@@ -204,7 +204,7 @@ impl<R: BufRead> Read for Members<R> {
 
 /// The raw input and the number of bytes read from it. The first bytes are read ahead for the magic number, and
 /// `read` returns them again.
-struct Raw<R> {
+struct PeekedInput<R> {
     input: R,
     count: u64,
     first: [u8; 4],
@@ -213,8 +213,8 @@ struct Raw<R> {
     failed: bool,
 }
 
-impl<R: Read> Raw<R> {
-    fn look(&mut self) -> io::Result<()> {
+impl<R: Read> PeekedInput<R> {
+    fn fill_first(&mut self) -> io::Result<()> {
         while self.first_len < self.first.len() {
             match self.input.read(&mut self.first[self.first_len..]) {
                 Ok(0) => break,
@@ -230,7 +230,7 @@ impl<R: Read> Raw<R> {
     }
 }
 
-impl<R: Read> Read for Raw<R> {
+impl<R: Read> Read for PeekedInput<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if self.first_given < self.first_len {
             let count = (&self.first[self.first_given..self.first_len]).read(into)?;

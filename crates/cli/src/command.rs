@@ -67,7 +67,7 @@ fn run(args: &Rewrite) -> Result<Status, (Status, String)> {
     });
     progress.finish_and_clear();
     let (status, ended) = match ended {
-        Ok(()) => (Status::Done, Ended::Whole),
+        Ok(()) => (Status::Done, Ended::Complete),
         Err(Stop::Sink(error)) => {
             let packets = grouped(outcome.output.frames.packets);
             let message =
@@ -83,7 +83,7 @@ fn run(args: &Rewrite) -> Result<Status, (Status, String)> {
             complain(&format!("{name}: {why}; the packets before the damage were written"))
         }
         Ended::Interrupted => complain("interrupted; the packets read so far were written"),
-        Ended::Whole => {}
+        Ended::Complete => {}
     }
     if let Some(spot) = outcome.snap_cut
         && !args.json

@@ -7,7 +7,7 @@ use crate::command::{Status, complain, unless_closed};
 use crate::report::grouped;
 use daemon::json;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lab::demo::{self, Costs, Demo, Links, Row, Settings};
+use lab::demo::{self, Costs, Demo, LinkOffloads, Row, Settings};
 use lab::experiments::{Conditions, Spread};
 use linux::namespace::become_own_root;
 use std::fmt::Write;
@@ -21,7 +21,7 @@ pub fn demo(args: &Args) -> Status {
         return Status::Failed;
     }
     let progress = progress(false);
-    let settings = Settings::new(if args.plain { Links::Plain } else { Links::Usual });
+    let settings = Settings::new(if args.plain { LinkOffloads::Plain } else { LinkOffloads::Usual });
     let outcome = demo::run(&settings, |step| progress.set_message(step.to_owned()));
     progress.finish_and_clear();
     match outcome.and_then(|demo| print(args, &demo).map(|()| demo)) {
@@ -66,8 +66,8 @@ pub fn table(demo: &Demo) -> String {
     let Conditions { kernel, processors, load, rounds, build } = &demo.conditions;
     let load = load.first().map_or_else(String::new, |load| format!(", load {load:.1} at the start"));
     let links = match demo.links {
-        Links::Usual => "GRO on at every interface; NICs compute checksums and receive into one buffer",
-        Links::Plain => "no offload and no GRO anywhere",
+        LinkOffloads::Usual => "GRO on at every interface; NICs compute checksums and receive into one buffer",
+        LinkOffloads::Plain => "no offload and no GRO anywhere",
     };
     let mut text = format!(
         "{INTRODUCTION}\n\
@@ -266,7 +266,7 @@ mod tests {
         };
         Demo {
             conditions: Conditions::here(3),
-            links: Links::Usual,
+            links: LinkOffloads::Usual,
             mtus: [9_000, 1_500],
             rows: [MiddleKind::Bridge, MiddleKind::Wideload, MiddleKind::AllWide].map(row).into(),
             untold: (!large).then(|| ["the kernel threads are not visible"; 4].join("; ")),
@@ -292,7 +292,7 @@ mod tests {
                 rounds: 3,
                 build: "1.2.3 release".to_owned(),
             },
-            links: if is_known { Links::Usual } else { Links::Plain },
+            links: if is_known { LinkOffloads::Usual } else { LinkOffloads::Plain },
             mtus: [9_000, 1_500],
             rows: rows.collect(),
             untold: (!is_known).then(|| "the kernel threads are not visible; ".repeat(3) + "run as root"),

@@ -142,8 +142,8 @@ fn transparency_settings(args: &TransparencyArgs) -> TransparencySettings {
         TransparencyPort::Xdp => experiments::PortKind::Xdp,
     });
     let links = args.links.iter().map(|links| match links {
-        TransparencyLinks::Plain => experiments::Links::Plain,
-        TransparencyLinks::Offloads => experiments::Links::Offloads,
+        TransparencyLinks::Plain => experiments::LinkKind::Plain,
+        TransparencyLinks::Offloads => experiments::LinkKind::Offloads,
     });
     TransparencySettings {
         kinds: args.kind.clone(),

@@ -9,7 +9,9 @@ use wideload::args::{Args, Job, renamed};
 use wideload::{check, command, demo, doctor, lab, run, top};
 
 fn main() -> ExitCode {
-    for warning in renamed::warnings(std::env::args().skip(1)) {
+    // A file name need not be UTF-8. No former name contains a character that is replaced here.
+    let args = std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned());
+    for warning in renamed::warnings(args) {
         command::warn(&warning);
     }
     let status = match Args::parse().job {

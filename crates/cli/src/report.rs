@@ -2,7 +2,7 @@
 //!
 //! The report accounts for every byte of the input. The module `rewrite` counts the packets and bytes.
 
-use crate::rewrite::{Outcome, Spot, Traffic};
+use crate::rewrite::{CapturePosition, Outcome, Traffic};
 use engine::{Event, Ledger, Reason, Tally};
 use serde::Serialize;
 use std::fmt::{self, Write};
@@ -20,7 +20,7 @@ pub struct Report {
     pub ended: Ended,
     /// Position of the first packet that the input contains only in part; `None` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub snap_cut: Option<Spot>,
+    pub snap_cut: Option<CapturePosition>,
     /// Figures of the input.
     pub read: Side,
     /// Figures of the output.
@@ -41,7 +41,8 @@ pub struct Report {
 #[serde(tag = "how", rename_all = "snake_case")]
 pub enum Ended {
     /// The end of the input was reached.
-    Whole,
+    #[serde(rename = "whole")]
+    Complete,
     /// The input is damaged.
     Damaged {
         /// Position and cause of the damage.
@@ -133,7 +134,8 @@ pub struct Fate {
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// The frame passed unchanged; the fate is the reason.
-    Passed,
+    #[serde(rename = "passed")]
+    PassedThrough,
     /// The packet was processed; the fate is the processing step.
     Done,
     /// The packet was dropped or rejected; the fate is the reason.
@@ -214,7 +216,7 @@ fn fates(outcome: &Outcome) -> Vec<Fate> {
         (tally != Tally::NONE).then_some(Fate { kind, name, former_name, packets, bytes, what })
     };
     let reason = |kind, it: &Reason, tally| fate(kind, it.name(), it.former_name(), it.what(), tally);
-    let passed = Reason::ALL.iter().filter_map(|it| reason(Kind::Passed, it, ledger.passed(*it)));
+    let passed = Reason::ALL.iter().filter_map(|it| reason(Kind::PassedThrough, it, ledger.passed(*it)));
     let done = Event::ALL
         .iter()
         .filter_map(|it| fate(Kind::Done, it.name(), it.former_name(), it.what(), ledger.event(*it)));
@@ -278,7 +280,7 @@ impl Report {
 
     fn table_of_fates(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (kind, title) in
-            [(Kind::Passed, "forwarded unchanged"), (Kind::Done, "events"), (Kind::Retired, "retired")]
+            [(Kind::PassedThrough, "forwarded unchanged"), (Kind::Done, "events"), (Kind::Retired, "retired")]
         {
             let mut fates = self.fates.iter().filter(|fate| fate.kind == kind).peekable();
             if fates.peek().is_some() {

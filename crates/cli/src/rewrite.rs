@@ -111,12 +111,12 @@ pub struct Outcome {
     /// Frames of the output.
     pub output: Traffic,
     /// The first packet that the capture contains only in part; `None` if there is none.
-    pub snap_cut: Option<Spot>,
+    pub snap_cut: Option<CapturePosition>,
 }
 
 /// Position of a packet in its capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Spot {
+pub struct CapturePosition {
     /// Number of the packet, from 1.
     pub packet: u64,
     /// Offset of the packet in the decompressed file, in bytes.
@@ -145,7 +145,7 @@ struct Rewriter {
     interfaces_here: u32,
     input: Traffic,
     output: Traffic,
-    snap_cut: Option<Spot>,
+    snap_cut: Option<CapturePosition>,
     /// Options of records whose packets are held, by record number. If the options exceed their memory limit, the
     /// oldest are dropped.
     options: VecDeque<(u64, Box<[u8]>)>,
@@ -260,7 +260,7 @@ impl Rewriter {
             }
             Err(reason) => {
                 if reason == Reason::SnapCut {
-                    self.snap_cut.get_or_insert(Spot { packet: record.number, offset: record.offset });
+                    self.snap_cut.get_or_insert(CapturePosition { packet: record.number, offset: record.offset });
                 }
                 self.input.count(record.data.len(), record.data.len());
                 self.gateway.output_mut(ONLY).ledger.pass(reason, record.data.len());
@@ -300,7 +300,7 @@ impl Rewriter {
     }
 
     fn read(&mut self, record: &Record<'_>) -> Result<Packet, Reason> {
-        let medium = record.medium.ok_or(Reason::OtherLink)?;
+        let medium = record.link_type.ok_or(Reason::OtherLink)?;
         let ingress = Ingress(self.interfaces_before + record.interface);
         let is_cut = record.data.len() < record.original_len as usize;
         match Frame::copy(record.data, medium, ingress, &mut self.gateway.output_mut(ONLY).pool) {

@@ -121,12 +121,17 @@ fn run(args: &Top) -> io::Result<()> {
     }
     let before = client.status()?;
     let mut terminal = ratatui::try_init()?;
-    let outcome = look(&mut terminal, &path, &mut client, before);
+    let outcome = run_screen(&mut terminal, &path, &mut client, before);
     ratatui::try_restore()?;
     outcome
 }
 
-fn look(terminal: &mut DefaultTerminal, path: &Path, client: &mut Client, mut before: Stats) -> io::Result<()> {
+fn run_screen(
+    terminal: &mut DefaultTerminal,
+    path: &Path,
+    client: &mut Client,
+    mut before: Stats,
+) -> io::Result<()> {
     let mut view = View::between(&before, &before);
     let mut next = Instant::now() + FIRST;
     loop {
@@ -413,13 +418,13 @@ impl Pace {
     ) -> DirectionView {
         // Offloaded flows are added, because the kernel forwards them by itself. Of their bytes, ports only count
         // the TCP payload.
-        let offloaded = from.map(|end| end.came(PortIn::OffloadBytes));
+        let offloaded = from.map(|end| end.rx(PortIn::OffloadBytes));
         let with_offloaded = |[before, after]: [u64; 2]| [before + offloaded[0], after + offloaded[1]];
-        let came_bytes = with_offloaded(from.map(|end| end.came(PortIn::Bytes)));
-        let went_bytes = with_offloaded(to.map(|end| end.went(PortOut::Bytes)));
+        let came_bytes = with_offloaded(from.map(|end| end.rx(PortIn::Bytes)));
+        let went_bytes = with_offloaded(to.map(|end| end.tx(PortOut::Bytes)));
         let [before, after] = [0, 1].map(|at| directions[at].totals(from[at]));
-        let packets = from.map(|end| end.came(PortIn::Packets));
-        let wide = from.map(|end| end.came(PortIn::WidePackets));
+        let packets = from.map(|end| end.rx(PortIn::Packets));
+        let wide = from.map(|end| end.rx(PortIn::WidePackets));
         let share = |part: [u64; 2], whole: [u64; 2]| {
             let [part, whole] = [part, whole].map(|[before, after]| after.saturating_sub(before) as f64);
             (whole > 0.0).then(|| part / whole)
@@ -484,10 +489,10 @@ impl Pace {
         for ((_, old), (_, new)) in old.ends().into_iter().zip(new.ends()) {
             let at = &new.address;
             for it in PortIn::DROPS {
-                note(at, it.name(), it.former_name(), [old.came(it), new.came(it)]);
+                note(at, it.name(), it.former_name(), [old.rx(it), new.rx(it)]);
             }
             for it in PortOut::DROPS {
-                note(at, it.name(), it.former_name(), [old.went(it), new.went(it)]);
+                note(at, it.name(), it.former_name(), [old.tx(it), new.tx(it)]);
             }
             if !new.is_up {
                 note(at, "is down", None, [1, 1]);

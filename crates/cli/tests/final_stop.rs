@@ -143,7 +143,7 @@ impl Net {
             assert!(Instant::now() < until, "{:?}", words.lock());
             thread::sleep(Duration::from_millis(2));
         }
-        self.three_hosts.settle().expect("packets pass");
+        self.three_hosts.wait_until_forwarding().expect("packets pass");
         Gateway(process, words)
     }
 

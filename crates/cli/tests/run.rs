@@ -210,7 +210,7 @@ fn what_is_held_becomes_whole_behind_a_reload_and_a_restart() {
                         > round
                 });
             }
-            let wire = port::TxFrame { header: fragment, payload: &[], to_do: port::TxOffload::default() };
+            let wire = port::TxFrame { header: fragment, payload: &[], offload: port::TxOffload::default() };
             assert_eq!(narrow.transmit(&[wire]).expect("it is up"), 1);
         }
         let whole = receive(wide.as_mut(), round as u16);
@@ -234,7 +234,7 @@ fn what_a_dead_successor_does_not_take_is_counted_and_told_by_the_next_worker_pr
         .expect("it is there");
     let [first_fragment, _, last_fragment] = fragments(1).try_into().expect("it has three");
     for fragment in [&first_fragment, &last_fragment] {
-        let wire = port::TxFrame { header: fragment, payload: &[], to_do: port::TxOffload::default() };
+        let wire = port::TxFrame { header: fragment, payload: &[], offload: port::TxOffload::default() };
         assert_eq!(narrow.transmit(&[wire]).expect("it is up"), 1);
     }
     until(|| status().is_ok_and(|figures| figures.all.to_wide.held.packets == 2));
@@ -299,7 +299,7 @@ fn flows_are_offloaded_again_after_any_end_of_the_worker_process() {
                 "nothing" => {}
                 made_anew => {
                     net.make_anew(made_anew.starts_with("wide"));
-                    net.three_hosts.settle().expect("it works again");
+                    net.three_hosts.wait_until_forwarding().expect("it works again");
                 }
             }
             assert!(net.offloaded_by_a_transfer() > LENT_LEN / 2, "{fail}, {deed}");
@@ -596,7 +596,7 @@ fn a_recreated_interface_is_reopened_for_an_unprivileged_worker_process() {
         for round in 0..4 {
             net.make_anew(round % 2 == 0);
             let began = Instant::now();
-            net.three_hosts.settle().expect("packets pass again");
+            net.three_hosts.wait_until_forwarding().expect("packets pass again");
             let transfer = traffic::tcp(
                 net.three_hosts.narrow.space(),
                 net.three_hosts.wide.space(),
@@ -636,7 +636,7 @@ fn an_interface_recreated_during_a_restart_is_reopened() {
             gateway.tell(Signal::USR2);
             gateway.wait_for(|words| words.iter().skip(count).any(|word| word.contains("restart")));
         });
-        net.three_hosts.settle().expect("packets pass again");
+        net.three_hosts.wait_until_forwarding().expect("packets pass again");
         let transfer =
             traffic::tcp(net.three_hosts.narrow.space(), net.three_hosts.wide.space(), v4(WIDE), 1 << 20, round);
         assert!(transfer.expect("it passes again").intact, "{:?}", gateway.words());
@@ -654,7 +654,7 @@ fn an_interface_down_for_a_while_ends_no_worker_process() {
         net.three_hosts.middle.tell(|netlink| netlink.set_down(name)).expect("it is there");
         thread::sleep(Duration::from_millis(400));
         net.three_hosts.middle.tell(|netlink| netlink.set_up(name)).expect("it is there");
-        net.three_hosts.settle().expect("packets pass again");
+        net.three_hosts.wait_until_forwarding().expect("packets pass again");
     }
     assert_eq!(gateway.worker(), before, "{:?}", gateway.words());
     assert!(gateway.end().success());
@@ -832,7 +832,7 @@ fn a_worker_process_on_xdp_is_killed_restarted_and_replaced() {
     transfer(2);
     net.make_anew(false);
     let began = Instant::now();
-    net.three_hosts.settle().expect("packets pass again");
+    net.three_hosts.wait_until_forwarding().expect("packets pass again");
     println!("by another AF_XDP port after {:.0?}", began.elapsed());
     transfer(3);
     assert!(gateway.end().success());
@@ -972,7 +972,7 @@ fn no_two_gateways_serve_one_interface() {
         assert!(net.restart().status.success());
         refused(&[to_wide, to_narrow]);
         net.make_anew(true);
-        net.three_hosts.settle().expect("it works again");
+        net.three_hosts.wait_until_forwarding().expect("it works again");
         refused(&[to_wide, to_narrow]);
         // The other interface alone is claimed too.
         let text = fs::read_to_string(&other).expect("it was written");
@@ -1203,7 +1203,7 @@ impl Net {
 
     fn run_command(&self, command: Command) -> Gateway {
         let gateway = Gateway::start(command, self.three_hosts.middle.space(), &self.config);
-        if let Err(error) = self.three_hosts.settle() {
+        if let Err(error) = self.three_hosts.wait_until_forwarding() {
             panic!("{error}: {:?}", gateway.words());
         }
         gateway

@@ -4,7 +4,7 @@
 //! key, the key's line and a fix. The module `read` checks single keys.
 
 use crate::problem::Notes;
-use crate::read::{Said, SideSaid, Which};
+use crate::read::{RawConfig, RawSide, Which};
 use crate::settings::{DontFragment, Fail, Raise, Role, Stage};
 use crate::table::Given;
 use crate::value::{Kind, shown_stretch};
@@ -12,8 +12,8 @@ use core::time::Duration;
 use engine::{FragmentPolicy, Holding, Toggle};
 
 /// Adds errors and warnings about combinations of keys to `notes`.
-pub(crate) fn check(said: &Said<'_>, notes: &mut Notes) {
-    let sides: Vec<&SideSaid<'_>> = said.wide.iter().chain(&said.narrow).collect();
+pub(crate) fn check(said: &RawConfig<'_>, notes: &mut Notes) {
+    let sides: Vec<&RawSide<'_>> = said.wide.iter().chain(&said.narrow).collect();
     for side in &sides {
         check_mtu(side, notes);
         check_hold(side, notes);
@@ -28,7 +28,7 @@ pub(crate) fn check(said: &Said<'_>, notes: &mut Notes) {
     check_keys_of_roles(said, role, notes);
     for side in &sides {
         check_port(side, role, notes);
-        check_joining(side, role, notes);
+        check_fragment_policy(side, role, notes);
         check_idle(side, role, notes);
         if role != Role::Border
             && let Some(at) = side.df.is(DontFragment::Fragment)
@@ -41,7 +41,7 @@ pub(crate) fn check(said: &Said<'_>, notes: &mut Notes) {
     check_fail(said, role, &sides, notes);
 }
 
-fn check_mtu(side: &SideSaid<'_>, notes: &mut Notes) {
+fn check_mtu(side: &RawSide<'_>, notes: &mut Notes) {
     let Some(mtu) = side.mtu.here() else {
         return;
     };
@@ -57,7 +57,7 @@ fn check_mtu(side: &SideSaid<'_>, notes: &mut Notes) {
     }
 }
 
-fn check_hold(side: &SideSaid<'_>, notes: &mut Notes) {
+fn check_hold(side: &RawSide<'_>, notes: &mut Notes) {
     if let Some(hold) = side.hold.here()
         && let Holding::Fixed(stretch) = hold.value
         && stretch > HOLD_UNFELT
@@ -68,7 +68,7 @@ fn check_hold(side: &SideSaid<'_>, notes: &mut Notes) {
     }
 }
 
-fn check_pair(wide: &SideSaid<'_>, narrow: &SideSaid<'_>, notes: &mut Notes) {
+fn check_pair(wide: &RawSide<'_>, narrow: &RawSide<'_>, notes: &mut Notes) {
     if let (Some(one), Some(other)) = (wide.port.here(), narrow.port.here())
         && one.value.interface == other.value.interface
     {
@@ -87,7 +87,7 @@ fn check_pair(wide: &SideSaid<'_>, narrow: &SideSaid<'_>, notes: &mut Notes) {
     }
 }
 
-fn check_mss(said: &Said<'_>, notes: &mut Notes) {
+fn check_mss(said: &RawConfig<'_>, notes: &mut Notes) {
     if let Some(safe) = said.mss.safe.here()
         && let Some(narrow) = said.narrow.as_ref().and_then(|narrow| narrow.mtu.here())
         && safe.value > narrow.value
@@ -105,7 +105,7 @@ fn check_mss(said: &Said<'_>, notes: &mut Notes) {
     }
 }
 
-fn check_keys_of_roles(said: &Said<'_>, role: Role, notes: &mut Notes) {
+fn check_keys_of_roles(said: &RawConfig<'_>, role: Role, notes: &mut Notes) {
     if role != Role::Border
         && let Some(at) = said.mss_at
     {
@@ -138,20 +138,20 @@ fn check_keys_of_roles(said: &Said<'_>, role: Role, notes: &mut Notes) {
     }
 }
 
-fn check_fail(said: &Said<'_>, role: Role, sides: &[&SideSaid<'_>], notes: &mut Notes) {
+fn check_fail(said: &RawConfig<'_>, role: Role, sides: &[&RawSide<'_>], notes: &mut Notes) {
     let Some(at) = said.fail.is(Fail::Open) else { return };
     if role != Role::Border {
         let what = "without a running worker the kernel receives all fragments anyway, so this has no effect";
         return notes.warning(at, "fail", what, "remove it");
     }
-    let is_packet = |side: &SideSaid<'_>| side.port.here().is_none_or(|port| port.value.kind == Kind::Packet);
+    let is_packet = |side: &RawSide<'_>| side.port.here().is_none_or(|port| port.value.kind == Kind::Packet);
     if !sides.iter().all(|side| is_packet(side)) {
         let what = "fail = \"open\" needs packet: ports on both sides";
         notes.error(at, "fail", what, "remove it, or write packet:NAME on both sides");
     }
 }
 
-fn check_port(side: &SideSaid<'_>, role: Role, notes: &mut Notes) {
+fn check_port(side: &RawSide<'_>, role: Role, notes: &mut Notes) {
     let Some(port) = side.port.here() else {
         let may_lack = (role, side.which) == (Role::WideInterface, Which::Wide);
         if matches!(side.port, Given::Not) && !may_lack {
@@ -184,7 +184,7 @@ fn check_port(side: &SideSaid<'_>, role: Role, notes: &mut Notes) {
     notes.error(port.at, side.table.name_of("port"), what, format!("write {wanted}"));
 }
 
-fn check_joining(side: &SideSaid<'_>, role: Role, notes: &mut Notes) {
+fn check_fragment_policy(side: &RawSide<'_>, role: Role, notes: &mut Notes) {
     let name = |key| side.table.name_of(key);
     if let Some(join) = side.fragment_policy.here()
         && join.value != FragmentPolicy::Off
@@ -204,10 +204,10 @@ fn check_joining(side: &SideSaid<'_>, role: Role, notes: &mut Notes) {
         notes.error(at, name("fragment"), what, "write true, or set another fragment-policy");
     }
     if let Some(timeout) = side.timeout.here()
-        && timeout.value > GRACEFUL_TIMEOUT_MAX
+        && timeout.value > MERGE_TIMEOUT_MAX
         && side.uses_policy(FragmentPolicy::Merge, role)
     {
-        let most = shown_stretch(GRACEFUL_TIMEOUT_MAX);
+        let most = shown_stretch(MERGE_TIMEOUT_MAX);
         let stretch = shown_stretch(timeout.value);
         let what = format!("IPv4 IDs may wrap within {stretch}, which is unsafe with fragment-policy = \"merge\"");
         notes.error(timeout.at, name("timeout"), what, format!("set at most \"{most}\""));
@@ -215,7 +215,7 @@ fn check_joining(side: &SideSaid<'_>, role: Role, notes: &mut Notes) {
 }
 
 /// Warns about keys that have no effect, because the stage that they configure is off on this side.
-fn check_idle(side: &SideSaid<'_>, role: Role, notes: &mut Notes) {
+fn check_idle(side: &RawSide<'_>, role: Role, notes: &mut Notes) {
     let name = |key| side.table.name_of(key);
     if side.coalesce(role) == Some(None) {
         let what = "this side does not coalesce, so this has no effect";
@@ -243,7 +243,7 @@ fn check_idle(side: &SideSaid<'_>, role: Role, notes: &mut Notes) {
     }
 }
 
-fn check_bypass(said: &Said<'_>, role: Role, sides: &[&SideSaid<'_>], notes: &mut Notes) {
+fn check_bypass(said: &RawConfig<'_>, role: Role, sides: &[&RawSide<'_>], notes: &mut Notes) {
     let Some(bypass) = said.bypass.here() else {
         return;
     };
@@ -284,4 +284,4 @@ const SAFE_LEN_MIN: u16 = 576;
 const HOLD_UNFELT: Duration = Duration::from_millis(20);
 /// Maximum time-out for merging fragments. Even a fast pair of hosts does not reuse an IPv4 ID within this time
 /// (X2).
-const GRACEFUL_TIMEOUT_MAX: Duration = Duration::from_millis(500);
+const MERGE_TIMEOUT_MAX: Duration = Duration::from_millis(500);

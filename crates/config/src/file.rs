@@ -62,9 +62,9 @@ impl Config {
         syntax::note(text, &errors, &mut notes);
         renamed::apply(entries.get_mut(), &mut notes);
         let root = Table::root(entries.get_ref());
-        let said = read::Said::read(&root, &mut notes);
+        let said = read::RawConfig::read(&root, &mut notes);
         check::check(&said, &mut notes);
-        let config = said.settle(&name_of(file), &mut notes);
+        let config = said.build(&name_of(file), &mut notes);
         let [problems, warnings] = notes.sorted(text, file);
         match config {
             Some(config) if problems.is_empty() => Ok(Config { warnings, ..config }),

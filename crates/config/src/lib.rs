@@ -27,6 +27,6 @@ mod value;
 pub use engine::Holding;
 pub use problem::{Place, Problem, Problems};
 pub use settings::{
-    Config, DontFragment, Fail, LimitsConfig, MssConfig, NOBODYS, OwnAddresses, Priority, Raise, Role, SideConfig,
-    Stage, WideInterfaceConfig,
+    Config, DUMMY_ADDRESSES, DontFragment, Fail, LimitsConfig, MssConfig, OwnAddresses, Priority, Raise, Role,
+    SideConfig, Stage, WideInterfaceConfig,
 };

@@ -1,6 +1,6 @@
 //! Tables of a file -> the value of each key -> the configuration.
 //!
-//! This module reads each key on its own. The module `check` finds contradictions between keys. `Said::settle`
+//! This module reads each key on its own. The module `check` finds contradictions between keys. `RawConfig::build`
 //! builds the configuration if all keys are valid.
 
 use crate::problem::{Notes, Problems, Wrong};
@@ -22,9 +22,9 @@ use packet::Split;
 use std::path::PathBuf;
 use toml::de::DeValue;
 
-/// The values of all keys of a file. The keys of the sides' tables are in [`SideSaid`].
+/// The values of all keys of a file. The keys of the sides' tables are in [`RawSide`].
 #[derive(Debug)]
-pub(crate) struct Said<'a> {
+pub(crate) struct RawConfig<'a> {
     pub role: Given<Role>,
     pub workers: Given<u32>,
     pub icmp_source: Given<Vec<At<IpAddr>>>,
@@ -34,8 +34,8 @@ pub(crate) struct Said<'a> {
     pub bypass: Given<Vec<At<Stage>>>,
     pub fail: Given<Fail>,
     pub priority: Given<Priority>,
-    pub wide: Option<SideSaid<'a>>,
-    pub narrow: Option<SideSaid<'a>>,
+    pub wide: Option<RawSide<'a>>,
+    pub narrow: Option<RawSide<'a>>,
     pub limits: LimitsSaid,
     pub mss: MssSaid,
     pub mss_at: Option<usize>,
@@ -45,7 +45,7 @@ pub(crate) struct Said<'a> {
 
 /// The values of the keys in one side's table.
 #[derive(Debug)]
-pub(crate) struct SideSaid<'a> {
+pub(crate) struct RawSide<'a> {
     pub table: Table<'a>,
     pub which: Which,
     pub port: Given<Port>,
@@ -105,16 +105,16 @@ struct Usual {
     hold: Holding,
 }
 
-impl<'a> Said<'a> {
+impl<'a> RawConfig<'a> {
     /// Reads the tables under `root`, and notes every error.
-    pub fn read(root: &Table<'a>, notes: &mut Notes) -> Said<'a> {
+    pub fn read(root: &Table<'a>, notes: &mut Notes) -> RawConfig<'a> {
         root.check_keys(&ROOT, notes, belongs);
         let host = &value::host;
         let stage = |value: &DeValue<'_>| value::word(value, &Stage::NAMES);
         let limits = root.table("limits", notes);
         let mss = root.table("mss", notes);
         let wide_interface = root.table("wide-interface", notes);
-        let said = Said {
+        let said = RawConfig {
             role: root.need("role", "write \"wide-interface\", \"router\" or \"border\"", notes, &|value| {
                 value::word(value, &Role::NAMES)
             }),
@@ -126,8 +126,8 @@ impl<'a> Said<'a> {
             bypass: root.list("bypass", "a list such as [\"coalesce\"]", notes, &stage),
             fail: root.take("fail", notes, &|value| value::word(value, &Fail::NAMES)),
             priority: root.take("priority", notes, &|value| value::word(value, &Priority::NAMES)),
-            wide: SideSaid::of(root, Which::Wide, notes),
-            narrow: SideSaid::of(root, Which::Narrow, notes),
+            wide: RawSide::of(root, Which::Wide, notes),
+            narrow: RawSide::of(root, Which::Narrow, notes),
             limits: LimitsSaid::read(limits.here().map(|at| &at.value), notes),
             mss: MssSaid::read(mss.here().map(|at| &at.value), notes),
             mss_at: root.key_at("mss").map(|at| mss.here().map_or(at, |mss| mss.at)),
@@ -158,11 +158,11 @@ impl<'a> Said<'a> {
 
     /// Builds the configuration; `None` if a key has an error, which is then in `notes`. `name` is the
     /// configuration's name.
-    pub fn settle(&self, name: &str, notes: &mut Notes) -> Option<Config> {
+    pub fn build(&self, name: &str, notes: &mut Notes) -> Option<Config> {
         let control = self.control(name, notes);
         let role = self.role.here()?.value;
-        let narrow = self.narrow.as_ref()?.settle(role, None)?;
-        let wide = self.wide.as_ref()?.settle(role, Some(&narrow))?;
+        let narrow = self.narrow.as_ref()?.build(role, None)?;
+        let wide = self.wide.as_ref()?.build(role, Some(&narrow))?;
         Some(Config {
             role,
             name: name.to_owned(),
@@ -219,11 +219,11 @@ impl<'a> Said<'a> {
     }
 }
 
-impl<'a> SideSaid<'a> {
-    fn of(root: &Table<'a>, which: Which, notes: &mut Notes) -> Option<SideSaid<'a>> {
+impl<'a> RawSide<'a> {
+    fn of(root: &Table<'a>, which: Which, notes: &mut Notes) -> Option<RawSide<'a>> {
         let name = which.name();
         match root.table(name, notes) {
-            Given::As(table) => Some(SideSaid::read(table.value, which, notes)),
+            Given::As(table) => Some(RawSide::read(table.value, which, notes)),
             Given::Wrong => None,
             Given::Not => {
                 let mend = format!("write [{name}] with port and mtu below it");
@@ -233,14 +233,14 @@ impl<'a> SideSaid<'a> {
         }
     }
 
-    fn read(table: Table<'a>, which: Which, notes: &mut Notes) -> SideSaid<'a> {
+    fn read(table: Table<'a>, which: Which, notes: &mut Notes) -> RawSide<'a> {
         table.check_keys(&SIDE, notes, belongs);
         let mut switch = |key| table.take(key, notes, &value::switch);
         let [reassemble, segment, fragment, even] = ["reassemble", "segment", "fragment", "even"].map(&mut switch);
         let example = if which == Which::Wide { 9_000 } else { 1_500 };
         let mtu_mend = format!("write mtu = {example}, or the MTU of the link: 68 to 65535");
         let flow = "a list such as [\":22\", \"192.0.2.0/24\"]";
-        SideSaid {
+        RawSide {
             which,
             port: table.take("port", notes, &value::port),
             mtu: table.need("mtu", &mtu_mend, notes, &|value| short(value, MTUS, example)),
@@ -290,7 +290,7 @@ impl<'a> SideSaid<'a> {
 
     /// Builds the side's configuration; `None` if a key has an error. A wide side without a port gets the egress
     /// port of the narrow side's interface.
-    fn settle(&self, role: Role, narrow: Option<&SideConfig>) -> Option<SideConfig> {
+    fn build(&self, role: Role, narrow: Option<&SideConfig>) -> Option<SideConfig> {
         let port = match (&self.port, narrow) {
             (Given::Not, Some(narrow)) => {
                 narrow.port.split_once(':').map(|(_, interface)| format!("egress:{interface}"))?

@@ -210,7 +210,7 @@ impl Config {
         core::array::from_fn(|version| {
             let found =
                 own.get(end).and_then(|of| of[version]).or_else(|| own.get(1 - end).and_then(|of| of[version]));
-            self.icmp_source[version].or(found).unwrap_or(NOBODYS[version])
+            self.icmp_source[version].or(found).unwrap_or(DUMMY_ADDRESSES[version])
         })
     }
 
@@ -289,5 +289,5 @@ fn named<T: PartialEq>(names: &[(&'static str, T)], it: T) -> &'static str {
 }
 
 /// Source addresses that no host has: the IPv4 dummy address (RFC 7600) and a link-local IPv6 address.
-pub const NOBODYS: [IpAddr; 2] =
+pub const DUMMY_ADDRESSES: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(192, 0, 0, 8)), IpAddr::V6(Ipv6Addr::new(0xFE80, 0, 0, 0, 0, 0, 0, 1))];

@@ -96,7 +96,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Reads the value of a required key. `mend` is the fix in the message about an absent key.
+    /// Reads the value of a required key. `set_narrow_route` is the fix in the message about an absent key.
     pub fn need<T>(&self, key: &str, mend: &str, notes: &mut Notes, read: Read<'_, T>) -> Given<T> {
         match self.take(key, notes, read) {
             Given::Not => {

@@ -5,10 +5,10 @@
 
 use crate::claims::Claims;
 use crate::control::{Identity, Socket};
-use crate::messages::{HandedPort, SupervisorRequest};
+use crate::messages::{HandedPort, SupervisorRequest, losses_as_in_0_1};
 use crate::offload_probe;
 use crate::ports;
-use crate::redirects::Spot;
+use crate::redirects::RedirectKey;
 use crate::reopen::open;
 use config::Config;
 use gateway::snapshot::Losses;
@@ -84,12 +84,12 @@ pub struct RestartState {
     pub claims: Vec<(u32, RawFd)>,
     /// The attached programs that redirect packets, with the descriptor numbers of their links.
     #[serde(default)]
-    pub links: Vec<(Spot, [RawFd; 3])>,
+    pub links: Vec<(RedirectKey, [RawFd; 3])>,
     /// Number of the restart request; `None` if no client waits for the result.
     #[serde(default)]
     pub awaited: Option<u64>,
     /// Packets and frames lost by worker processes so far.
-    #[serde(default)]
+    #[serde(default, with = "losses_as_in_0_1")]
     pub losses: Losses,
     /// Requests to carry out after the restart. Each has a number if a client waits for the result.
     #[serde(default)]
@@ -221,7 +221,7 @@ impl ListeningSockets {
     ///
     /// # Errors
     /// Another process listens at an address, or the kernel refuses.
-    pub fn suit(&mut self, config: &Config) -> io::Result<()> {
+    pub fn apply(&mut self, config: &Config) -> io::Result<()> {
         let Fresh { control, metrics } = self.missing(config)?;
         if let Some(control) = control {
             self.control = control;
@@ -321,7 +321,7 @@ impl InheritedFds {
     }
 
     /// Returns the attached programs of the restart state. Programs without a descriptor are left out.
-    pub(crate) fn links(&mut self, told: &[(Spot, [RawFd; 3])]) -> Vec<(Spot, RedirectLinks)> {
+    pub(crate) fn links(&mut self, told: &[(RedirectKey, [RawFd; 3])]) -> Vec<(RedirectKey, RedirectLinks)> {
         let taken = told.iter().filter_map(|(spot, [at_interface, at_ingress, at_egress])| {
             let links = [self.take(*at_interface).ok()?, self.take(*at_ingress).ok()?, self.take(*at_egress).ok()?];
             Some((*spot, links))
@@ -374,7 +374,7 @@ pub fn handed<'a>(
 
 /// Version of the restart state's format and of the messages to worker processes.
 pub const VERSION: u32 = 4;
-/// Environment variable that contains the descriptor number of the restart state.
+/// Environment variable that contains the descriptor number of the restart state. Version 0.1 uses the same name.
 pub const VARIABLE: &str = "WIDELOAD_ESTATE";
 
 #[cfg(test)]
@@ -390,5 +390,6 @@ mod tests {
         assert_eq!(read.losses, Losses { not_received: 1, truncated: 2, panicked: 3 });
         let written = serde_json::to_value(&read).expect("it is an object");
         assert_eq!(written["pulse"], 5, "version 0.1 finds the heartbeat after a restart back");
+        assert_eq!(written["losses"], serde_json::json!({ "untaken": 1, "cut": 2, "panicked": 3 }));
     }
 }

@@ -26,7 +26,7 @@ use std::os::fd::OwnedFd;
 #[derive(Debug, Default)]
 pub struct Gro {
     changed: Vec<Changed>,
-    /// The network namespace of the first call of [`Gro::suit`]; `None` before.
+    /// The network namespace of the first call of [`Gro::apply`]; `None` before.
     home: Option<Home>,
     keeps_records: bool,
 }
@@ -54,7 +54,7 @@ impl Gro {
 
     /// Switches GRO on at the configured interfaces, and restores all others. Returns one sentence for each
     /// failure. Packets are forwarded nevertheless.
-    pub fn suit(&mut self, config: &Config) -> Vec<String> {
+    pub fn apply(&mut self, config: &Config) -> Vec<String> {
         let mut doubts = Vec::new();
         if let Err(error) = self.try_suit(config, &mut doubts) {
             doubts.push(format!("GRO was not changed: {error}"));

@@ -18,7 +18,7 @@ pub struct InterfaceWatch {
 
 impl InterfaceWatch {
     /// Returns the new mismatches. Checks at most once a second.
-    pub fn news(&mut self, config: &Config) -> Vec<String> {
+    pub fn new_mismatches(&mut self, config: &Config) -> Vec<String> {
         if self.looked_at.is_some_and(|before| before.elapsed() < EVERY) {
             return Vec::new();
         }

@@ -38,7 +38,7 @@ pub(crate) trait Serve: Send + Sync + 'static {
     fn serve(&self, connection: Connection<'_, Self::Stream>);
 
     /// Rejects a connection beyond the limit, with one write.
-    fn turn_away(&self, stream: Self::Stream);
+    fn reject_busy(&self, stream: Self::Stream);
 }
 
 /// An open connection, and the event at the end of the service.
@@ -84,7 +84,7 @@ fn keep<H: Serve>(listener: &H::Listener, host: &H, end: &EventFd) {
                 }
             };
             if count.load(Ordering::Relaxed) >= CONNECTIONS_MAX {
-                host.turn_away(stream);
+                host.reject_busy(stream);
                 continue;
             }
             count.fetch_add(1, Ordering::Relaxed);

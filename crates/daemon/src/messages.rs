@@ -3,7 +3,7 @@
 //! Each message is JSON. A message that hands over ports, sockets or a pipe also contains their descriptors.
 
 use config::OwnAddresses;
-use gateway::commands::Farewell;
+use gateway::commands::ShutdownNotices;
 use gateway::snapshot::Losses;
 use linux::descriptors;
 use port::Offloads;
@@ -66,13 +66,38 @@ pub enum ToSupervisor {
         /// The number of the request, which the answer repeats. It is unique in this process.
         number: u64,
         /// The request itself.
-        wish: SupervisorRequest,
+        #[serde(rename = "wish")]
+        request: SupervisorRequest,
     },
     /// The process ends. The value has the numbers of connections whose wide hosts got an ICMP error about the
     /// smaller path MTU, or got none.
-    Farewell(Farewell),
+    #[serde(rename = "Farewell")]
+    ShutdownNotices(ShutdownNotices),
     /// Losses between this worker process and its successor.
-    Lost(Losses),
+    Lost(#[serde(with = "losses_as_in_0_1")] Losses),
+}
+
+/// Losses with the names of version 0.1. A program of that version reads other names as 0.
+pub(crate) mod losses_as_in_0_1 {
+    use gateway::snapshot::Losses;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize)]
+    struct Former {
+        untaken: u64,
+        cut: u64,
+        panicked: u64,
+    }
+
+    pub fn serialize<S: Serializer>(losses: &Losses, to: S) -> Result<S::Ok, S::Error> {
+        let Losses { not_received, truncated, panicked } = *losses;
+        Former { untaken: not_received, cut: truncated, panicked }.serialize(to)
+    }
+
+    /// Reads the names of both versions.
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Losses, D::Error> {
+        Losses::deserialize(from)
+    }
 }
 
 /// The result of a request that was carried out.
@@ -103,7 +128,8 @@ pub struct Begin {
     /// Text of the configuration file.
     pub text: String,
     /// Whether stages that hold packets are bypassed, because earlier worker processes died.
-    pub is_careful: bool,
+    #[serde(rename = "is_careful")]
+    pub is_degraded: bool,
     /// The ports of all workers in order: for each the wide port, then the narrow port.
     pub ports: Vec<HandedPort>,
     /// Whether a descriptor of the control socket comes with the message.
@@ -114,7 +140,8 @@ pub struct Begin {
     #[serde(rename = "has_pulse")]
     pub has_heartbeat: bool,
     /// Whether a pipe comes with the message, from which the process reads held packets of another process.
-    pub has_heritage: bool,
+    #[serde(rename = "has_heritage")]
+    pub has_handoff: bool,
     /// The addresses of the gateway's interfaces.
     pub own_addresses: OwnAddresses,
     /// Packets and frames lost by earlier worker processes.
@@ -154,7 +181,7 @@ pub fn say(socket: impl AsFd, message: &impl Serialize, descriptors: &[BorrowedF
 
 /// The result of receiving a message.
 #[derive(Debug)]
-pub enum Heard<T> {
+pub enum Received<T> {
     /// A message with its descriptors.
     Said(T, Vec<OwnedFd>),
     /// There is no message yet.
@@ -167,17 +194,17 @@ pub enum Heard<T> {
 ///
 /// # Errors
 /// The bytes are no valid message.
-pub fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Heard<T>> {
+pub fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Received<T>> {
     match descriptors::receive(socket, MESSAGE_LEN_MAX) {
         Ok(Some((message, descriptors))) => {
             let said = serde_json::from_slice(&message).map_err(|error| {
                 io::Error::new(io::ErrorKind::InvalidData, format!("cannot parse a message: {error}"))
             })?;
-            Ok(Heard::Said(said, descriptors))
+            Ok(Received::Said(said, descriptors))
         }
-        Ok(None) => Ok(Heard::Gone),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Heard::Nothing),
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Heard::Nothing),
+        Ok(None) => Ok(Received::Gone),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Received::Nothing),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Received::Nothing),
         Err(error) => Err(error),
     }
 }

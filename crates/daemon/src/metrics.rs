@@ -33,7 +33,7 @@ impl Metrics {
     /// The kernel cannot create a thread or a descriptor.
     pub fn serve(listener: TcpListener, watch: Watch) -> io::Result<Metrics> {
         listener.set_nonblocking(true)?;
-        Ok(Metrics { _listener: Listener::open("metrics", listener, Fetched { watch })? })
+        Ok(Metrics { _listener: Listener::open("metrics", listener, MetricsHandler { watch })? })
     }
 }
 
@@ -50,11 +50,11 @@ pub fn text(figures: &Stats) -> String {
 }
 
 /// The HTTP/1.1 handler. It sends one response per connection.
-struct Fetched {
+struct MetricsHandler {
     watch: Watch,
 }
 
-impl Serve for Fetched {
+impl Serve for MetricsHandler {
     type Listener = TcpListener;
     type Stream = TcpStream;
 
@@ -68,7 +68,7 @@ impl Serve for Fetched {
         let deadline = Instant::now() + TIMEOUT;
         let answer = match request(&mut connection, deadline) {
             Ok(Some(head)) => self.answer(&head),
-            Ok(None) => Answer::new(
+            Ok(None) => HttpResponse::new(
                 "431 Request Header Fields Too Large",
                 "the request is longer than 8 KiB; send a shorter one\n",
             ),
@@ -76,46 +76,49 @@ impl Serve for Fetched {
             Err(_) => return,
         };
         if connection.write_all(answer.spelled().as_bytes(), deadline).is_ok() {
-            part(connection, deadline);
+            close_gracefully(connection, deadline);
         }
     }
 
-    fn turn_away(&self, mut stream: TcpStream) {
+    fn reject_busy(&self, mut stream: TcpStream) {
         let busy =
-            Answer::new("503 Service Unavailable", "16 connections are open, the maximum; try again later\n");
+            HttpResponse::new("503 Service Unavailable", "16 connections are open, the maximum; try again later\n");
         // One write: a client that misses it finds the connection closed.
         let _ = stream.write(busy.spelled().as_bytes());
     }
 }
 
-impl Fetched {
+impl MetricsHandler {
     /// Returns the response to a request with this head.
-    fn answer(&self, head: &str) -> Answer {
+    fn answer(&self, head: &str) -> HttpResponse {
         let mut words = head.lines().next().unwrap_or_default().split(' ');
         let (Some(method), Some(target), Some(version)) = (words.next(), words.next(), words.next()) else {
-            return Answer::new("400 Bad Request", "the first line is not an HTTP/1.1 request\n");
+            return HttpResponse::new("400 Bad Request", "the first line is not an HTTP/1.1 request\n");
         };
         if !version.starts_with("HTTP/1.") {
-            return Answer::new("505 HTTP Version Not Supported", "use HTTP/1.1\n");
+            return HttpResponse::new("505 HTTP Version Not Supported", "use HTTP/1.1\n");
         }
         let is_head = method == "HEAD";
         let path = target.split('?').next().unwrap_or_default();
         let answer = match (method, path) {
-            (_, path) if path != PATH => Answer::new("404 Not Found", "not found; the only path is /metrics\n"),
-            ("GET" | "HEAD", _) => match self.watch.reading() {
-                Ok(figures) => Answer { kind: KIND, ..Answer::new("200 OK", text(&figures)) },
-                Err(error) => Answer::new("503 Service Unavailable", format!("{error}\n")),
-            },
-            _ => {
-                Answer { allows: true, ..Answer::new("405 Method Not Allowed", "only GET and HEAD are allowed\n") }
+            (_, path) if path != PATH => {
+                HttpResponse::new("404 Not Found", "not found; the only path is /metrics\n")
             }
+            ("GET" | "HEAD", _) => match self.watch.reading() {
+                Ok(figures) => HttpResponse { kind: KIND, ..HttpResponse::new("200 OK", text(&figures)) },
+                Err(error) => HttpResponse::new("503 Service Unavailable", format!("{error}\n")),
+            },
+            _ => HttpResponse {
+                allows: true,
+                ..HttpResponse::new("405 Method Not Allowed", "only GET and HEAD are allowed\n")
+            },
         };
-        Answer { is_head, ..answer }
+        HttpResponse { is_head, ..answer }
     }
 }
 
 /// An HTTP response.
-struct Answer {
+struct HttpResponse {
     status: &'static str,
     kind: &'static str,
     body: String,
@@ -125,13 +128,13 @@ struct Answer {
     is_head: bool,
 }
 
-impl Answer {
-    fn new(status: &'static str, body: impl Into<String>) -> Answer {
-        Answer { status, kind: "text/plain; charset=utf-8", body: body.into(), allows: false, is_head: false }
+impl HttpResponse {
+    fn new(status: &'static str, body: impl Into<String>) -> HttpResponse {
+        HttpResponse { status, kind: "text/plain; charset=utf-8", body: body.into(), allows: false, is_head: false }
     }
 
     fn spelled(&self) -> String {
-        let Answer { status, kind, body, .. } = self;
+        let HttpResponse { status, kind, body, .. } = self;
         let allow = if self.allows { "Allow: GET, HEAD\r\n" } else { "" };
         let len = body.len();
         let body = if self.is_head { "" } else { body };
@@ -157,7 +160,7 @@ fn request(connection: &mut Connection<'_, TcpStream>, deadline: Instant) -> io:
 
 /// Closes the connection so that the response arrives even if the client still sends. A socket closed with unread
 /// bytes resets the connection, and the client may lose the response.
-fn part(mut connection: Connection<'_, TcpStream>, deadline: Instant) {
+fn close_gracefully(mut connection: Connection<'_, TcpStream>, deadline: Instant) {
     if connection.stream.shutdown(Shutdown::Write).is_err() {
         return;
     }
@@ -407,12 +410,12 @@ impl MetricsText<'_, '_> {
         let up = figures.all.ends().map(|(label, end)| (label, end, Value::Gauge(end.is_up.into())));
         self.write_ends("port_up", "1 if the port works, 0 if it is down.", None, up)?;
         for counter in PortIn::ALL {
-            let rows = figures.all.ends().map(|(label, end)| (label, end, Value::Total(end.came(*counter))));
+            let rows = figures.all.ends().map(|(label, end)| (label, end, Value::Total(end.rx(*counter))));
             let names = Names::of(["port_in"; 2], counter.name(), counter.former_name(), counter.unit());
             self.write_named(names, counter.what(), rows.map(of_end))?;
         }
         for counter in PortOut::ALL {
-            let rows = figures.all.ends().map(|(label, end)| (label, end, Value::Total(end.went(*counter))));
+            let rows = figures.all.ends().map(|(label, end)| (label, end, Value::Total(end.tx(*counter))));
             let names = Names::of(["port_out"; 2], counter.name(), counter.former_name(), counter.unit());
             self.write_named(names, counter.what(), rows.map(of_end))?;
         }

@@ -4,7 +4,7 @@
 //! discovery. So without a configured address, an ICMP error has the global address of the interface that sends the
 //! error.
 
-use config::{Config, NOBODYS, OwnAddresses, Role, SideConfig};
+use config::{Config, DUMMY_ADDRESSES, OwnAddresses, Role, SideConfig};
 use linux::addresses::AddressState;
 use linux::netlink::Netlink;
 use port::PortAddress;
@@ -26,7 +26,7 @@ pub fn doubts(config: &Config) -> Vec<String> {
     let own: &OwnAddresses = &config.own_addresses;
     let lacks =
         |version: usize| config.icmp_source[version].is_none() && own.iter().all(|of| of[version].is_none());
-    let [four, six] = NOBODYS;
+    let [four, six] = DUMMY_ADDRESSES;
     let mut doubts = Vec::new();
     if lacks(0) {
         doubts.push(format!(

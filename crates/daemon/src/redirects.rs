@@ -37,12 +37,12 @@ pub(crate) struct Redirects {
 }
 
 /// Place of a redirect: index of the interface, index of its helper.
-pub(crate) type Spot = [u32; 2];
+pub(crate) type RedirectKey = [u32; 2];
 
 /// A command to the thread that follows the host's interfaces and routes.
 enum Command {
     /// Return the attached links, as descriptor numbers.
-    Tell(Sender<Vec<(Spot, [RawFd; 3])>>),
+    Report(Sender<Vec<(RedirectKey, [RawFd; 3])>>),
     /// Stop redirecting, and remove the routes with the wide MTU.
     StopTaking(Sender<()>),
     /// Check everything, adopt the configuration if one is given, and return the result.
@@ -59,7 +59,7 @@ impl Redirects {
     pub fn start(
         config: &Config,
         heartbeat: Option<Arc<Heartbeat>>,
-        before: Vec<(Spot, RedirectLinks)>,
+        before: Vec<(RedirectKey, RedirectLinks)>,
     ) -> io::Result<Redirects> {
         let eventfd = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (orders, taken) = mpsc::channel();
@@ -106,9 +106,9 @@ impl Redirects {
     }
 
     /// Returns the attached links as descriptor numbers, for a successor program.
-    pub fn links(&self) -> Vec<(Spot, [RawFd; 3])> {
+    pub fn links(&self) -> Vec<(RedirectKey, [RawFd; 3])> {
         let (tell, told) = mpsc::channel();
-        self.give(Command::Tell(tell));
+        self.give(Command::Report(tell));
         told.recv().unwrap_or_default()
     }
 
@@ -165,7 +165,7 @@ impl RedirectThread {
                 match order {
                     Command::End => return,
                     // The caller may have ended.
-                    Command::Tell(tell) => drop(tell.send(self.attached.links())),
+                    Command::Report(tell) => drop(tell.send(self.attached.links())),
                     Command::StopTaking(tell) => {
                         self.attached.stop_taking();
                         // The caller may be gone.
@@ -173,7 +173,7 @@ impl RedirectThread {
                     }
                     Command::Renew(config, tell) => {
                         let outcome = match config {
-                            Some(config) => self.attached.suit(*config),
+                            Some(config) => self.attached.apply(*config),
                             None => self.attached.update(),
                         };
                         asked.push((tell, outcome));
@@ -216,7 +216,7 @@ struct Attached {
     doubt: Option<String>,
     /// Links that new programs will replace: links of the predecessor program, or links of redirects that no longer
     /// match the configuration.
-    before: Vec<(Spot, RedirectLinks)>,
+    before: Vec<(RedirectKey, RedirectLinks)>,
 }
 
 /// A redirect that the configuration requires, with current interface indices.
@@ -229,7 +229,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn spot(&self) -> Spot {
+    fn spot(&self) -> RedirectKey {
         [self.interface, self.helper]
     }
 }
@@ -243,11 +243,15 @@ enum What {
 }
 
 impl Attached {
-    fn new(config: Config, heartbeat: Option<Arc<Heartbeat>>, before: Vec<(Spot, RedirectLinks)>) -> Attached {
+    fn new(
+        config: Config,
+        heartbeat: Option<Arc<Heartbeat>>,
+        before: Vec<(RedirectKey, RedirectLinks)>,
+    ) -> Attached {
         Attached { config, heartbeat, routes: None, redirects: Vec::new(), is_ending: false, doubt: None, before }
     }
 
-    fn links(&self) -> Vec<(Spot, [RawFd; 3])> {
+    fn links(&self) -> Vec<(RedirectKey, [RawFd; 3])> {
         let numbers = |redirect: &Redirect| redirect.links().map(|links| links.map(AsRawFd::as_raw_fd));
         self.redirects.iter().filter_map(|(wanted, redirect)| Some((wanted.spot(), numbers(redirect)?))).collect()
     }
@@ -312,7 +316,7 @@ impl Attached {
     }
 
     /// Adopts another configuration. On failure, returns to the previous one.
-    fn suit(&mut self, config: Config) -> io::Result<()> {
+    fn apply(&mut self, config: Config) -> io::Result<()> {
         let before = std::mem::replace(&mut self.config, config);
         let outcome = self.update();
         if outcome.is_err() {

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 pub struct Reopening {
     config: Config,
     end: usize,
-    seized: Arc<Mutex<HostChanges>>,
+    host_changes: Arc<Mutex<HostChanges>>,
     state: Mutex<State>,
 }
 
@@ -31,14 +31,14 @@ pub struct Reopening {
 pub type Opener = Arc<dyn Fn(usize) -> io::Result<Option<Box<dyn Port>>> + Send + Sync>;
 
 /// Ports of one endpoint that the supervisor reopens, for all workers of an unprivileged process.
-pub struct Asking {
+pub struct ReopenRequest {
     end: usize,
     ask: Ask,
     state: Mutex<Asked>,
 }
 
 /// Ports that the supervisor has handed over.
-pub struct Handed {
+pub struct ReopenedPorts {
     /// Index of the ports' interface.
     pub index: Option<u32>,
     /// The ports of all workers, in worker order.
@@ -77,7 +77,7 @@ impl Reopening {
             None => None,
         };
         let state = Mutex::new(State { index, waiting: Vec::new() });
-        Ok(Reopening { config: config.clone(), end, seized, state })
+        Ok(Reopening { config: config.clone(), end, host_changes: seized, state })
     }
 
     /// Returns the reopened port of a worker; `None` if the interface is unchanged or down.
@@ -99,18 +99,18 @@ impl Reopening {
         }
         let ports = (0..self.config.workers).map(|number| open(&self.config, self.end, number).map(Some));
         let mut ports = ports.collect::<io::Result<Vec<_>>>()?;
-        locked(&self.seized).refresh(&self.config)?;
+        locked(&self.host_changes).refresh(&self.config)?;
         let port = ports.get_mut(number).and_then(Option::take);
         (state.index, state.waiting) = (index, ports);
         Ok(port)
     }
 }
 
-impl Asking {
+impl ReopenRequest {
     /// Makes a value for the wide endpoint (0) or the narrow endpoint (1). `index` is the interface index of the
     /// endpoint's current ports.
-    pub fn new(end: usize, index: Option<u32>, ask: Ask) -> Asking {
-        Asking { end, ask, state: Mutex::new(Asked { index, ..Asked::default() }) }
+    pub fn new(end: usize, index: Option<u32>, ask: Ask) -> ReopenRequest {
+        ReopenRequest { end, ask, state: Mutex::new(Asked { index, ..Asked::default() }) }
     }
 
     /// Returns the port of a worker, if the supervisor has handed it over. Otherwise requests the ports of all
@@ -131,10 +131,10 @@ impl Asking {
     }
 
     /// Stores the supervisor's answer, with the handed-over ports.
-    pub fn receive(&self, said: Result<Handed, String>) {
+    pub fn receive(&self, said: Result<ReopenedPorts, String>) {
         let mut state = locked(&self.state);
         match said {
-            Ok(Handed { index, ports }) => {
+            Ok(ReopenedPorts { index, ports }) => {
                 state.waiting = ports.into_iter().map(Some).collect();
                 (state.index, state.refused) = (index, None);
             }
@@ -143,13 +143,13 @@ impl Asking {
     }
 }
 
-impl fmt::Debug for Handed {
+impl fmt::Debug for ReopenedPorts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Handed").field("index", &self.index).finish_non_exhaustive()
     }
 }
 
-impl fmt::Debug for Asking {
+impl fmt::Debug for ReopenRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Asking").field("end", &self.end).finish_non_exhaustive()
     }

@@ -4,7 +4,7 @@
 //! size.
 
 use crate::ports::interface_of;
-use crate::redirects::{Redirects, Spot};
+use crate::redirects::{RedirectKey, Redirects};
 use config::{Config, SideConfig};
 use linux::addresses;
 use linux::netlink::Netlink;
@@ -36,7 +36,7 @@ impl HostChanges {
     pub(crate) fn start(
         config: &Config,
         heartbeat: Option<Arc<Heartbeat>>,
-        before: Vec<(Spot, RedirectLinks)>,
+        before: Vec<(RedirectKey, RedirectLinks)>,
     ) -> io::Result<HostChanges> {
         let mut seized = HostChanges::default();
         if config.is_beside_kernel() {
@@ -62,7 +62,7 @@ impl HostChanges {
     ///
     /// # Errors
     /// The kernel refuses an operation.
-    pub fn suit(&mut self, config: &Config) -> io::Result<()> {
+    pub fn apply(&mut self, config: &Config) -> io::Result<()> {
         self.beside.as_ref().map_or(Ok(()), |beside| beside.refresh(Some(config)))
     }
 
@@ -75,7 +75,7 @@ impl HostChanges {
     }
 
     /// Returns the attached programs as descriptor numbers, for a successor program.
-    pub(crate) fn links(&self) -> Vec<(Spot, [RawFd; 3])> {
+    pub(crate) fn links(&self) -> Vec<(RedirectKey, [RawFd; 3])> {
         self.beside.as_ref().map(Redirects::links).unwrap_or_default()
     }
 

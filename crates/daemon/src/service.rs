@@ -10,7 +10,7 @@ use crate::reopen::{self, Opener, Reopening, offload_doubt, open};
 use crate::roles::HostChanges;
 use config::{Config, OwnAddresses, Role};
 use gateway::build::{self, draw_secrets, offloads_flows, replacement};
-use gateway::commands::{Command, Commands, Farewell, WorkerHandle, commands};
+use gateway::commands::{Command, Commands, ShutdownNotices, WorkerHandle, commands};
 use gateway::endpoint::{Endpoint, Reopen};
 use gateway::handover::{HandedFrame, HandoffWriter};
 use gateway::path::Path;
@@ -36,10 +36,10 @@ use std::time::{Duration, Instant};
 pub struct Service {
     config: Config,
     offloads: [Offloads; 2],
-    crew: Vec<Member>,
+    workers: Vec<Member>,
     note: Option<String>,
     /// The host's settings that this process has changed. They are reverted at the end.
-    seized: Arc<Mutex<HostChanges>>,
+    host_changes: Arc<Mutex<HostChanges>>,
     /// The interfaces whose GRO was switched on; `None` if another process switches GRO.
     gro: Option<Gro>,
     /// Losses before this process started.
@@ -54,7 +54,7 @@ struct Member {
 }
 
 /// A function that receives the losses of this process after a worker has panicked.
-pub type Tell = Arc<dyn Fn(Losses) + Send + Sync>;
+pub type ReportLosses = Arc<dyn Fn(Losses) + Send + Sync>;
 
 /// Connections of a service to the privileged process.
 pub struct SupervisorLinks {
@@ -65,7 +65,7 @@ pub struct SupervisorLinks {
     /// Losses before this process started.
     pub losses: Losses,
     /// Reports the losses to the supervisor after a worker has panicked.
-    pub tell: Tell,
+    pub tell: ReportLosses,
     /// Frames that another process handed over.
     pub waiting: Waiting,
 }
@@ -73,12 +73,12 @@ pub struct SupervisorLinks {
 /// Handed-over frames that no worker has taken yet. Frames that are never taken are reported as lost.
 pub struct Waiting {
     count: usize,
-    tell: Tell,
+    tell: ReportLosses,
 }
 
 impl Waiting {
     /// Makes a value for these frames, of which none is taken yet.
-    pub fn new(handed_frames: &[Vec<HandedFrame>], tell: Tell) -> Waiting {
+    pub fn new(handed_frames: &[Vec<HandedFrame>], tell: ReportLosses) -> Waiting {
         Waiting { count: handed_frames.iter().map(Vec::len).sum(), tell }
     }
 
@@ -104,8 +104,8 @@ impl fmt::Debug for SupervisorLinks {
 
 /// The end of a process after a panic in a worker.
 struct Ending {
-    tell: Tell,
-    crew: Vec<WorkerHandle>,
+    tell: ReportLosses,
+    workers: Vec<WorkerHandle>,
     once: Once,
 }
 
@@ -114,7 +114,7 @@ impl Ending {
     /// panics waits here, after it has reported its own losses.
     fn end(&self) {
         self.once.call_once(|| {
-            (self.tell)(WorkerHandle::stop_all(&self.crew, SIBLINGS_TIMEOUT));
+            (self.tell)(WorkerHandle::stop_all(&self.workers, PEERS_TIMEOUT));
             process::exit(PANICKED);
         });
     }
@@ -149,11 +149,11 @@ impl Service {
         };
         let openers = [opener(0)?, opener(1)?];
         let mut service = Service::assemble(config, ports, Vec::new(), openers, None, None)?;
-        service.seized = seized;
-        *reopen::locked(&service.seized) = HostChanges::start(&service.config, None, Vec::new())?;
+        service.host_changes = seized;
+        *reopen::locked(&service.host_changes) = HostChanges::start(&service.config, None, Vec::new())?;
         let gro = service.gro.insert(Gro::default());
         // Without GRO, packets arrive one by one.
-        let doubts = gro.suit(&service.config);
+        let doubts = gro.apply(&service.config);
         let doubts: Vec<_> = doubts.into_iter().chain(doubt).collect();
         if !doubts.is_empty() {
             service.note.get_or_insert(doubts.join("; "));
@@ -184,7 +184,7 @@ impl Service {
         mut handed_frames: Vec<Vec<HandedFrame>>,
         openers: [Opener; 2],
         heartbeat: Option<Arc<Heartbeat>>,
-        told: Option<(Tell, &mut Waiting)>,
+        told: Option<(ReportLosses, &mut Waiting)>,
     ) -> io::Result<Service> {
         let (tell, mut waiting) = told.unzip();
         let note = reopen::note(&config);
@@ -193,10 +193,11 @@ impl Service {
         let stations = (config.role == Role::Border).then(Arc::<Stations>::default);
         let places = places(&config, note.is_none(), heartbeat.as_ref())?;
         let crew = places.iter().map(|(handles, ..)| handles.clone()).collect();
-        let ending = tell.map(|tell| Arc::new(Ending { tell, crew, once: Once::new() }));
+        let ending = tell.map(|tell| Arc::new(Ending { tell, workers: crew, once: Once::new() }));
         handed_frames.resize(ports.len(), Vec::new());
         let (crew, seized, losses) = (Vec::new(), Arc::default(), Losses::default());
-        let mut service = Service { config, offloads, crew, note, seized, gro: None, losses };
+        let mut service =
+            Service { config, offloads, workers: crew, note, host_changes: seized, gro: None, losses };
         for (number, ((ports, place), handed_frames)) in
             ports.into_iter().zip(places).zip(handed_frames).enumerate()
         {
@@ -209,7 +210,7 @@ impl Service {
                 stations: stations.clone(),
             };
             let count = start.handed_frames.len();
-            service.crew.push(hire(&service.config, number, start)?);
+            service.workers.push(hire(&service.config, number, start)?);
             if let Some(waiting) = &mut waiting {
                 waiting.are_taken(count);
             }
@@ -224,22 +225,22 @@ impl Service {
 
     /// Returns the number of rounds that each worker has made since its start.
     pub fn beats(&self) -> Vec<u64> {
-        self.crew.iter().map(|member| member.handles.beats()).collect()
+        self.workers.iter().map(|member| member.handles.beats()).collect()
     }
 
     /// Wakes all workers.
     pub fn wake(&self) {
-        self.crew.iter().for_each(|member| member.handles.wake());
+        self.workers.iter().for_each(|member| member.handles.wake());
     }
 
     /// Makes the workers write their held packets to a pipe and end. Returns the losses.
     pub fn hand_over(&mut self, pipe: OwnedFd) -> Losses {
-        for (member, will) in self.crew.iter().zip(HandoffWriter::each(pipe, self.crew.len())) {
+        for (member, will) in self.workers.iter().zip(HandoffWriter::each(pipe, self.workers.len())) {
             member.handles.give(Command::HandOver(will));
         }
         self.join();
         let mut losses = Losses::default();
-        self.crew.iter().filter_map(|member| member.handles.last()).for_each(|last| losses += last.losses);
+        self.workers.iter().filter_map(|member| member.handles.last()).for_each(|last| losses += last.losses);
         losses
     }
 
@@ -253,7 +254,7 @@ impl Service {
     /// # Errors
     /// A worker does not answer in time.
     pub fn snapshots(&self) -> io::Result<Vec<Snapshot>> {
-        self.crew.iter().map(|member| member.handles.ask()).collect()
+        self.workers.iter().map(|member| member.handles.ask()).collect()
     }
 
     /// Returns a handle that reads the statistics from any thread.
@@ -263,7 +264,7 @@ impl Service {
 
     /// Returns the handles of the workers.
     pub fn handles(&self) -> Vec<WorkerHandle> {
-        self.crew.iter().map(|member| member.handles.clone()).collect()
+        self.workers.iter().map(|member| member.handles.clone()).collect()
     }
 
     /// Adopts another configuration with the same ports, without packet loss.
@@ -276,7 +277,7 @@ impl Service {
             config.own_addresses = self.config.own_addresses;
         }
         let (done, all_done) = mpsc::channel();
-        for member in &self.crew {
+        for member in &self.workers {
             let replacement = replacement(&config, self.offloads, draw_secrets()?, done.clone());
             if !member.handles.give(Command::Replace(Box::new(replacement))) {
                 return Err(io::Error::new(io::ErrorKind::BrokenPipe, "a worker has ended"));
@@ -285,29 +286,29 @@ impl Service {
         self.config = config;
         if let Some(gro) = &mut self.gro {
             // Without GRO, packets arrive one by one.
-            let _ = gro.suit(&self.config);
+            let _ = gro.apply(&self.config);
         }
-        let suited = reopen::locked(&self.seized).suit(&self.config);
+        let suited = reopen::locked(&self.host_changes).apply(&self.config);
         // A busy worker adopts the configuration later. A worker process that hangs is replaced, and the next one
         // starts with the new configuration.
-        let _ = self.crew.iter().try_for_each(|_| all_done.recv_timeout(TIMEOUT));
+        let _ = self.workers.iter().try_for_each(|_| all_done.recv_timeout(TIMEOUT));
         suited
     }
 
     /// Sends ICMP errors to the hosts whose MSS was raised, as their packets will exceed the path MTU without this
     /// border. Packets are forwarded in the meantime. Returns the results, counted in connections.
-    pub fn farewell(&self) -> Farewell {
+    pub fn farewell(&self) -> ShutdownNotices {
         let (done, all_done) = mpsc::channel();
-        for member in &self.crew {
-            member.handles.give(Command::Farewell(done.clone()));
+        for member in &self.workers {
+            member.handles.give(Command::AnnounceShutdown(done.clone()));
         }
         drop(done);
         let until = Instant::now() + FAREWELL_TIMEOUT + TIMEOUT;
         let told = self
-            .crew
+            .workers
             .iter()
             .map_while(|_| all_done.recv_timeout(until.saturating_duration_since(Instant::now())).ok());
-        told.fold(Farewell::default(), Farewell::and)
+        told.fold(ShutdownNotices::default(), ShutdownNotices::and)
     }
 
     /// Releases all held packets, and ends.
@@ -318,13 +319,13 @@ impl Service {
     /// Releases all held packets, and ends the workers. In contrast to [`Service::stop`], the service may be
     /// shared.
     pub fn end(&mut self) {
-        reopen::locked(&self.seized).stop_taking();
-        self.crew.iter().for_each(|member| member.handles.stop());
+        reopen::locked(&self.host_changes).stop_taking();
+        self.workers.iter().for_each(|member| member.handles.stop());
         self.join();
     }
 
     fn join(&mut self) {
-        for member in &mut self.crew {
+        for member in &mut self.workers {
             if let Some(thread) = member.thread.take() {
                 // A worker that panicked has reported the reason.
                 let _ = thread.join();
@@ -432,7 +433,7 @@ fn hire(config: &Config, number: usize, start: Start) -> io::Result<Member> {
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// Longest wait for the other workers to release their packets after a panic: half of the supervisor's time-out for
 /// messages.
-const SIBLINGS_TIMEOUT: Duration = Duration::from_millis(500);
+const PEERS_TIMEOUT: Duration = Duration::from_millis(500);
 /// Exit status of a process after a panic in a worker, as in Rust's own runtime.
 const PANICKED: i32 = 101;
 
@@ -447,7 +448,7 @@ mod tests {
         let told = Arc::new(Mutex::new(Losses::default()));
         for (taken, not_received) in [(0, 5), (2, 3), (5, 0)] {
             let losses = Arc::clone(&told);
-            let tell: Tell = Arc::new(move |more| *reopen::locked(&losses) += more);
+            let tell: ReportLosses = Arc::new(move |more| *reopen::locked(&losses) += more);
             let mut waiting = Waiting::new(&handed_frames, tell);
             waiting.are_taken(taken);
             drop(waiting);

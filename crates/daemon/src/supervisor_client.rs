@@ -44,14 +44,14 @@ impl SupervisorClient {
 
     fn ask_within(&self, timeout: Duration, wish: SupervisorRequest) -> io::Result<Done> {
         let (to, from) = mpsc::channel();
-        let mut waiting = self.waiting();
+        let mut waiting = self.pending_requests();
         waiting.last_number += 1;
         let number = waiting.last_number;
-        say(&self.socket, &ToSupervisor::SupervisorRequest { number, wish }, &[])?;
+        say(&self.socket, &ToSupervisor::SupervisorRequest { number, request: wish }, &[])?;
         waiting.answers.insert(number, to);
         drop(waiting);
         let heard = from.recv_timeout(timeout);
-        self.waiting().answers.remove(&number);
+        self.pending_requests().answers.remove(&number);
         match heard {
             Ok(said) => said.map_err(io::Error::other),
             Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the supervisor does not answer")),
@@ -60,13 +60,13 @@ impl SupervisorClient {
 
     /// Hands a result to the client that waits for it. A late result is dropped.
     pub(crate) fn answer(&self, number: u64, outcome: Result<Done, String>) {
-        if let Some(to) = self.waiting().answers.remove(&number) {
+        if let Some(to) = self.pending_requests().answers.remove(&number) {
             // The client may have ended.
             let _ = to.send(outcome);
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn pending_requests(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -79,7 +79,7 @@ const RESTART_TIMEOUT: Duration = Duration::from_secs(12);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::{Heard, receive};
+    use crate::messages::{Received, receive};
     use std::path::PathBuf;
     use std::thread;
 
@@ -89,10 +89,12 @@ mod tests {
         let desk = SupervisorClient::new(Arc::new(ours));
         let asked = || loop {
             match receive(&theirs).expect("it is understood") {
-                Heard::Said(ToSupervisor::SupervisorRequest { number, wish }, _) => break (number, wish),
-                Heard::Said(other, _) => panic!("{other:?} is no wish"),
-                Heard::Nothing => thread::sleep(Duration::from_millis(1)),
-                Heard::Gone => panic!("it is there"),
+                Received::Said(ToSupervisor::SupervisorRequest { number, request: wish }, _) => {
+                    break (number, wish);
+                }
+                Received::Said(other, _) => panic!("{other:?} is no wish"),
+                Received::Nothing => thread::sleep(Duration::from_millis(1)),
+                Received::Gone => panic!("it is there"),
             }
         };
         let done = |said: &str| Ok(Done { said: said.to_owned(), control: PathBuf::new() });
@@ -114,6 +116,6 @@ mod tests {
             assert_eq!(reload.join().expect("it lives"), Ok("reloaded".to_owned()));
             assert_eq!(restart.join().expect("it lives"), Err("not restarted".to_owned()));
         });
-        assert!(desk.waiting().answers.is_empty());
+        assert!(desk.pending_requests().answers.is_empty());
     }
 }

@@ -31,7 +31,7 @@ pub(crate) struct WideRoutes {
     table: u32,
     netlink: Netlink,
     /// The device whose removal ends the IPv4 copies, and the device's index.
-    tether: (Tap, u32),
+    anchor: (Tap, u32),
     wanted: Vec<Route>,
     /// Time at which the routes were last checked.
     set_at: Instant,
@@ -44,11 +44,11 @@ impl WideRoutes {
     /// The kernel refuses an operation. Nothing stays changed.
     pub fn start(narrow: &str) -> io::Result<WideRoutes> {
         let table = table(narrow);
-        let tether = helper::tether(&tag(table))?;
+        let anchor = helper::anchor_device(&tag(table))?;
         let mut netlink = Netlink::open()?;
-        let index = netlink.interface(tether.name())?.index;
-        let (narrow, tether, set_at) = (narrow.to_owned(), (tether, index), Instant::now());
-        Ok(WideRoutes { narrow, table, netlink, tether, wanted: Vec::new(), set_at })
+        let index = netlink.interface(anchor.name())?.index;
+        let (narrow, anchor, set_at) = (narrow.to_owned(), (anchor, index), Instant::now());
+        Ok(WideRoutes { narrow, table, netlink, anchor, wanted: Vec::new(), set_at })
     }
 
     /// Returns the number of the table with the copies.
@@ -83,15 +83,15 @@ impl WideRoutes {
     fn set(&mut self) -> io::Result<Option<String>> {
         self.set_at = Instant::now();
         let standing = self.netlink.routes_of(self.table)?;
-        let tether = Some(self.tether.1);
+        let anchor = Some(self.anchor.1);
         let places: HashSet<_> = self.wanted.iter().map(|route| (place(route), route.kind as u8)).collect();
-        for route in standing.iter().filter(|route| route.index != tether) {
+        for route in standing.iter().filter(|route| route.index != anchor) {
             if !places.contains(&(place(route), route.kind as u8)) {
                 ignore_gone(self.netlink.remove_route(route))?;
             }
         }
         let stands: HashSet<_> = standing.iter().map(facts).collect();
-        let tethered: HashSet<_> = standing.iter().filter(|route| route.index == tether).map(place).collect();
+        let anchored: HashSet<_> = standing.iter().filter(|route| route.index == anchor).map(place).collect();
         let mut refused = None;
         // Entries that lead back are set first, so that no packet uses a less specific copy by mistake.
         let (backs, copies): (Vec<_>, Vec<_>) =
@@ -101,7 +101,7 @@ impl WideRoutes {
             let outcome = match route.ends {
                 Some(RouteLifetime::After(_)) if stands.contains(&facts(route)) => self.netlink.extend_route(route),
                 Some(RouteLifetime::With(_))
-                    if stands.contains(&facts(route)) && tethered.contains(&place(route)) =>
+                    if stands.contains(&facts(route)) && anchored.contains(&place(route)) =>
                 {
                     Ok(())
                 }
@@ -147,7 +147,7 @@ impl WideRoutes {
         };
         let copy = |route: &Route, destination: Prefix| {
             let ends = if destination.address.is_ipv4() {
-                RouteLifetime::With(self.tether.1)
+                RouteLifetime::With(self.anchor.1)
             } else {
                 RouteLifetime::After(LIFETIME)
             };
@@ -223,9 +223,9 @@ pub fn undo() -> io::Result<bool> {
     let names: Vec<String> = netlink.interfaces()?.into_iter().map(|interface| interface.name).collect();
     let mut was_there = false;
     for number in tables.into_iter().filter(|number| (TABLES..TABLES + TABLE_COUNT).contains(number)) {
-        // The tether device lives as long as the process.
-        let tether = format!("{}{}", helper::TETHER, tag(number));
-        if !names.iter().any(|name| name.starts_with(&tether)) {
+        // The anchor device lives as long as the process.
+        let anchor = format!("{}{}", helper::ANCHOR_PREFIX, tag(number));
+        if !names.iter().any(|name| name.starts_with(&anchor)) {
             take_back(&mut netlink, number)?;
             was_there = true;
         }

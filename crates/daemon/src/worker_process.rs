@@ -6,11 +6,11 @@
 //! packets and ends too.
 
 use crate::control::Control;
-use crate::messages::{Begin, HandedPort, Heard, ToSupervisor, ToWorker, receive, say};
+use crate::messages::{Begin, HandedPort, Received, ToSupervisor, ToWorker, receive, say};
 use crate::metrics::Metrics;
 use crate::privileges;
-use crate::reopen::{self, Asking, Opener, locked, open};
-use crate::service::{Service, SupervisorLinks, Tell, Waiting};
+use crate::reopen::{self, Opener, ReopenRequest, locked, open};
+use crate::service::{ReportLosses, Service, SupervisorLinks, Waiting};
 use crate::supervisor_client::SupervisorClient;
 use config::{Config, Stage};
 use gateway::handover::{self, Handoff};
@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 pub fn run(socket: OwnedFd) -> io::Result<()> {
     let socket = Arc::new(socket);
     let Some((begin, descriptors)) = told(&socket)? else { return Ok(()) };
-    let mut handed = Handed(descriptors.into());
+    let mut handed = HandedDescriptors(descriptors.into());
     let config = config(&begin)?;
     let adopted = handed.ports(&begin)?;
     // Raising the priority needs a privilege. Threads that start later have the raised priority too.
@@ -43,16 +43,17 @@ pub fn run(socket: OwnedFd) -> io::Result<()> {
     let metrics = handed.next(begin.has_metrics)?.map(TcpListener::from);
     let heartbeat =
         handed.next(begin.has_heartbeat)?.map(|memory| Heartbeat::adopt(memory, config.workers)).transpose()?;
-    let handoff = handed.next(begin.has_heritage)?;
+    let handoff = handed.next(begin.has_handoff)?;
     let ready = || say(&socket, &ToSupervisor::Ready, &[]);
     let has_all = adopted.iter().flatten().all(Option::is_some);
     if has_all {
         privileges::drop_privileges(config.user.as_deref())?;
     }
     ready()?;
-    let Handoff { handed_frames, cut_count, untaken_count } = inherit(handoff, &config);
+    let Handoff { handed_frames, truncated_count: cut_count, not_received_count: untaken_count } =
+        inherit(handoff, &config);
     let told = Arc::clone(&socket);
-    let tell: Tell = Arc::new(move |losses| tell(&told, losses));
+    let tell: ReportLosses = Arc::new(move |losses| tell(&told, losses));
     let lost = Losses { truncated: cut_count, not_received: untaken_count, ..Losses::default() };
     tell(lost);
     let waiting = Waiting::new(&handed_frames, Arc::clone(&tell));
@@ -64,7 +65,7 @@ pub fn run(socket: OwnedFd) -> io::Result<()> {
     let asking = [0, 1].map(|end| {
         let asked = Arc::clone(&socket);
         let ask = move |end, index| say(&asked, &ToSupervisor::Reopen { end, index }, &[]);
-        Arc::new(Asking::new(end, begin.ports.get(end).and_then(|port| port.index), Box::new(ask)))
+        Arc::new(ReopenRequest::new(end, begin.ports.get(end).and_then(|port| port.index), Box::new(ask)))
     });
     let openers = asking.clone().map(|asking| -> Opener { Arc::new(move |number| asking.port(number)) });
     let mut losses = begin.losses;
@@ -90,12 +91,12 @@ fn told(socket: &OwnedFd) -> io::Result<Option<(Begin, Vec<OwnedFd>)>> {
     loop {
         wait(socket, BEGIN_TIMEOUT);
         match receive(socket)? {
-            Heard::Said(ToWorker::Begin(begin), descriptors) => return Ok(Some((begin, descriptors))),
-            Heard::Said(..) => {}
-            Heard::Nothing => {
+            Received::Said(ToWorker::Begin(begin), descriptors) => return Ok(Some((begin, descriptors))),
+            Received::Said(..) => {}
+            Received::Nothing => {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "no message from the supervisor"));
             }
-            Heard::Gone => return Ok(None),
+            Received::Gone => return Ok(None),
         }
     }
 }
@@ -103,8 +104,10 @@ fn told(socket: &OwnedFd) -> io::Result<Option<(Begin, Vec<OwnedFd>)>> {
 fn config(begin: &Begin) -> io::Result<Config> {
     let mut config = parse(&begin.text, &begin.file)?;
     config.own_addresses = begin.own_addresses;
-    if begin.is_careful {
-        config.bypass.extend(WIDENING.iter().filter(|stage| !config.bypass.contains(stage)).collect::<Vec<_>>());
+    if begin.is_degraded {
+        config
+            .bypass
+            .extend(HOLDING_STAGES.iter().filter(|stage| !config.bypass.contains(stage)).collect::<Vec<_>>());
     }
     Ok(config)
 }
@@ -114,9 +117,9 @@ fn parse(text: &str, file: &str) -> io::Result<Config> {
 }
 
 /// The descriptors of the first message that are not used yet, in order.
-struct Handed(VecDeque<OwnedFd>);
+struct HandedDescriptors(VecDeque<OwnedFd>);
 
-impl Handed {
+impl HandedDescriptors {
     fn next(&mut self, is_there: bool) -> io::Result<Option<OwnedFd>> {
         let missing = || {
             io::Error::new(
@@ -171,7 +174,7 @@ fn attend(
     socket: &OwnedFd,
     service: &Mutex<Service>,
     desk: &SupervisorClient,
-    asking: &[Arc<Asking>; 2],
+    asking: &[Arc<ReopenRequest>; 2],
     file: &str,
 ) -> io::Result<()> {
     let mut before = vec![0; locked(service).beats().len()];
@@ -189,46 +192,46 @@ fn attend(
             due = Instant::now() + BEAT;
         }
         match receive(socket)? {
-            Heard::Nothing => {}
-            Heard::Gone | Heard::Said(ToWorker::Drain, _) => {
+            Received::Nothing => {}
+            Received::Gone | Received::Said(ToWorker::Drain, _) => {
                 locked(service).end();
                 return Ok(());
             }
-            Heard::Said(ToWorker::Finish, _) => {
+            Received::Said(ToWorker::Finish, _) => {
                 let farewell = locked(service).farewell();
                 // If the supervisor is gone, there is no reader.
-                let _ = say(socket, &ToSupervisor::Farewell(farewell), &[]);
+                let _ = say(socket, &ToSupervisor::ShutdownNotices(farewell), &[]);
                 locked(service).end();
                 return Ok(());
             }
-            Heard::Said(ToWorker::HandOver, descriptors) => {
+            Received::Said(ToWorker::HandOver, descriptors) => {
                 match descriptors.into_iter().next() {
                     Some(pipe) => tell(socket, locked(service).hand_over(pipe)),
                     None => locked(service).end(),
                 }
                 return Ok(());
             }
-            Heard::Said(ToWorker::Reload(text, own_addresses), _) => {
+            Received::Said(ToWorker::Reload(text, own_addresses), _) => {
                 let done = parse(&text, file)
                     .and_then(|config| locked(service).reload(Config { own_addresses, ..config }));
                 say(socket, &ToSupervisor::Reloaded(done.map_err(|error| error.to_string())), &[])?;
             }
-            Heard::Said(ToWorker::Said { number, outcome }, _) => desk.answer(number, outcome),
-            Heard::Said(ToWorker::Reopened { end, ports }, descriptors) => {
+            Received::Said(ToWorker::Said { number, outcome }, _) => desk.answer(number, outcome),
+            Received::Said(ToWorker::Reopened { end, ports }, descriptors) => {
                 if let Some(asking) = asking.get(end) {
                     let index = ports.iter().flatten().find_map(|port| port.index);
                     let adopted = ports.and_then(|told| adopt_all(&told, descriptors));
-                    asking.receive(adopted.map(|ports| reopen::Handed { index, ports }));
+                    asking.receive(adopted.map(|ports| reopen::ReopenedPorts { index, ports }));
                 }
             }
-            Heard::Said(ToWorker::Begin(_), _) => {}
+            Received::Said(ToWorker::Begin(_), _) => {}
         }
     }
 }
 
 /// Adopts handed-over ports, in order.
 fn adopt_all(told: &[HandedPort], descriptors: Vec<OwnedFd>) -> Result<Vec<Box<dyn Port>>, String> {
-    let mut handed = Handed(descriptors.into());
+    let mut handed = HandedDescriptors(descriptors.into());
     let adopted = told.iter().map(|told| handed.port(told)?.ok_or_else(|| io::ErrorKind::InvalidData.into()));
     adopted.collect::<io::Result<_>>().map_err(|error| error.to_string())
 }
@@ -241,7 +244,7 @@ fn wait(socket: &OwnedFd, timeout: Duration) {
 }
 
 /// The stages that hold packets. They are bypassed after several crashes, because a held packet may be the cause.
-const WIDENING: [Stage; 3] = [Stage::Reassemble, Stage::Merge, Stage::Coalesce];
+const HOLDING_STAGES: [Stage; 3] = [Stage::Reassemble, Stage::Merge, Stage::Coalesce];
 /// Interval between two heartbeat messages to the supervisor.
 pub(crate) const BEAT: Duration = Duration::from_millis(100);
 /// Longest wait for the supervisor's first message.

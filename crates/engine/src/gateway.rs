@@ -145,7 +145,7 @@ impl Gateway {
             no_direction(direction, count)
         };
         assert!(batch.split.is_empty() || side.is_predicting(), "what is split came to places of this direction");
-        side.settle(now, &mut batch.split, &mut batch.frames, connections, out);
+        side.finish_placement(now, &mut batch.split, &mut batch.frames, connections, out);
         let mut frames = batch.frames.drain(..);
         loop {
             let taken = side.take_front(now, frames.as_slice(), connections, out);
@@ -274,7 +274,7 @@ impl Gateway {
     /// Returns the placement statistics of a direction.
     pub fn placement_stats(&self, direction: usize) -> PlacementStats {
         let Direction { side, guesses_before, .. } = self.of(direction);
-        guesses_before.and(side.guesses())
+        guesses_before.and(side.placement_stats())
     }
 
     /// Returns the connections that cross a border. `None` in other roles.
@@ -398,7 +398,7 @@ impl Direction {
             settings.left_out.push(stage);
         }
         if !settings.reassembles() {
-            *guesses_before = guesses_before.and(side.guesses());
+            *guesses_before = guesses_before.and(side.placement_stats());
         }
         side.end_all_but(
             [settings.reassembles(), settings.merges(), settings.works(SideStage::Coalesce)],
@@ -427,7 +427,7 @@ impl Direction {
         secrets: Secrets,
     ) {
         let Direction { side, out, guesses_before, .. } = self;
-        *guesses_before = guesses_before.and(side.guesses());
+        *guesses_before = guesses_before.and(side.placement_stats());
         if let Some(sources) = settings.icmp_source {
             out.icmp_source(sources);
         }
@@ -453,7 +453,7 @@ impl Batch {
         // Bytes beyond the maximum length of an IP packet are padding. A packet whose header claims more does not
         // parse.
         let frame = frame.get(..link_len + IP_LEN_MAX + 1).unwrap_or(frame);
-        let Some(mut buffer) = pool.share(frame.len() - link_len) else { return false };
+        let Some(mut buffer) = pool.allocate(frame.len() - link_len) else { return false };
         let (at, len) = (HEADROOM - link_len, frame.len());
         if let Some(places) = places.filter(|_| self.frames.is_empty()) {
             let front = places.front();

@@ -316,7 +316,7 @@ impl FragmentMerger {
 
     /// Moves a run to a buffer for packets of MTU length. Returns false if there is no memory.
     fn grow(&mut self, now: Time, at: Handle, out: &mut impl Next) -> bool {
-        let Some(larger) = out.pool().share(self.mtu.into()) else { return false };
+        let Some(larger) = out.pool().allocate(self.mtu.into()) else { return false };
         // A pool that is short of memory may supply a larger buffer than requested and charged.
         let charge = self.charge_of(larger.pinned_len());
         if !self.make_room(now, charge - self.charge_of(0), Some(at), out) {

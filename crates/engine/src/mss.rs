@@ -42,7 +42,7 @@ pub(crate) struct Mss {
 
 /// The TCP header fields that a border needs.
 #[derive(Clone, Copy, Debug)]
-struct Said {
+struct Announcement {
     flags: u8,
     seq: u32,
     ack: u32,
@@ -140,10 +140,10 @@ impl Mss {
         ledger: &mut Ledger,
     ) {
         let said = match found {
-            Found::Alike { tcp, .. } => Said { flags: tcp::ACK, seq: tcp.seq, ack: tcp.ack },
+            Found::Alike { tcp, .. } => Announcement { flags: tcp::ACK, seq: tcp.seq, ack: tcp.ack },
             _ => {
                 let Some(facts) = found.facts() else { return };
-                Said { flags: facts.flags, seq: facts.seq, ack: facts.ack }
+                Announcement { flags: facts.flags, seq: facts.seq, ack: facts.ack }
             }
         };
         if said.flags & tcp::SYN == 0 {
@@ -331,7 +331,7 @@ impl Mss {
         &mut self,
         now: Time,
         found: &mut Found,
-        said: Said,
+        said: Announcement,
         packet: &mut Packet,
         toward: Toward,
         flows: &mut FlowTable,
@@ -361,7 +361,7 @@ impl Mss {
         &mut self,
         now: Time,
         found: &mut Found,
-        said: Said,
+        said: Announcement,
         packet: &mut Packet,
         toward: Toward,
         flows: &mut FlowTable,
@@ -480,7 +480,7 @@ fn remember(
 
 impl PairKey {
     fn of(key: &FlowKey) -> PairKey {
-        PairKey { site: key.narrow.site(), wide: key.wide, tags: key.tags }
+        PairKey { site: key.narrow.routed_prefix(), wide: key.wide, tags: key.tags }
     }
 }
 

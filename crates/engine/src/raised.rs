@@ -26,14 +26,14 @@ impl Raised {
         let mut link = [0; LINK_LEN_MAX];
         let link_len = packet.link().len().min(LINK_LEN_MAX);
         link.iter_mut().zip(packet.link()).for_each(|(to, from)| *to = *from);
-        Raised { len, acked, link, link_len: link_len as u8, medium: packet.medium() }
+        Raised { len, acked, link, link_len: link_len as u8, medium: packet.link_type() }
     }
 
     /// Creates the record of a raised MSS, with the link header of a packet from the wide host. The MAC addresses
     /// are swapped. The acknowledgement number is unknown.
     pub(crate) fn of_sender(packet: &Packet, len: u16) -> Raised {
         let mut raised = Raised::new(packet, len, None);
-        if packet.medium() == LinkType::Ethernet
+        if packet.link_type() == LinkType::Ethernet
             && let Some(stations) = raised.link.get_mut(..2 * STATION_LEN)
         {
             stations.rotate_left(STATION_LEN);

@@ -63,7 +63,7 @@ impl WirePacket<'_> {
     /// empty.
     pub(crate) fn to_packet(self, of: &Packet, pool: &mut Pool) -> Option<Packet> {
         let (link, frame_len) = (of.link_header(), self.frame_len());
-        let mut buffer = pool.share(frame_len - link.len)?;
+        let mut buffer = pool.allocate(frame_len - link.len)?;
         buffer.put(HEADROOM - link.len, self.header);
         buffer.put(HEADROOM - link.len + self.header.len(), self.payload);
         match Frame::parse(buffer, frame_len, link, of.ingress()) {

@@ -277,7 +277,7 @@ impl Side {
 /// Methods for frames whose payloads were received at their predicted places.
 impl Side {
     /// Predicts the next frames, from the header of the next packet if it is known. The next call must be
-    /// [`settle`](Side::settle) with the received frames.
+    /// [`finish_placement`](Side::finish_placement) with the received frames.
     #[inline]
     pub fn predict(&mut self, next: Option<&Packet>, pool: &mut Pool) {
         if let Some(reassembler) = &mut self.aggregation.reassembler {
@@ -298,7 +298,7 @@ impl Side {
     }
 
     /// Returns the counts of right and wrong predictions.
-    pub fn guesses(&self) -> PlacementStats {
+    pub fn placement_stats(&self) -> PlacementStats {
         self.aggregation
             .reassembler
             .as_ref()
@@ -308,7 +308,7 @@ impl Side {
     /// Takes the frames whose payload was received at the right place, as [`push`](Side::push) would. Other
     /// payloads are copied out of their slots, and their frames are inserted at the start of `frames`.
     /// `split_frame` contains the first received frames, one for each slot, in slot order.
-    pub fn settle(
+    pub fn finish_placement(
         &mut self,
         now: Time,
         split_frame: &mut Vec<SplitFrame>,

@@ -7,7 +7,7 @@
 pub trait PayloadSink {
     /// Moves `payload` to `place`, which has an equal length. `place` is valid only until the next packet is
     /// pushed: a held datagram may then move to a larger buffer, or be sent.
-    fn bring(&mut self, place: &mut [u8], payload: &[u8]);
+    fn place(&mut self, place: &mut [u8], payload: &[u8]);
 
     /// Stages call this method if they may soon move `payload` to `place`. An implementation may prefetch both.
     fn prefetch(&self, _place: &[u8], _payload: &[u8]) {}
@@ -19,7 +19,7 @@ pub struct CopyPayload;
 
 impl PayloadSink for CopyPayload {
     #[inline(always)]
-    fn bring(&mut self, place: &mut [u8], payload: &[u8]) {
+    fn place(&mut self, place: &mut [u8], payload: &[u8]) {
         place.copy_from_slice(payload);
     }
 
@@ -36,7 +36,7 @@ pub(crate) struct LeavePayload;
 
 impl PayloadSink for LeavePayload {
     #[inline(always)]
-    fn bring(&mut self, _place: &mut [u8], _payload: &[u8]) {}
+    fn place(&mut self, _place: &mut [u8], _payload: &[u8]) {}
 }
 
 /// Cache lines of a narrow packet. The CPU prefetches the remaining lines of longer packets by itself.
@@ -45,7 +45,7 @@ const LINES_MAX: usize = 24;
 /// Calls a closure instead of copying the payload. Benchmarks use such closures to measure header processing alone.
 impl<F: FnMut(&mut [u8], &[u8])> PayloadSink for F {
     #[inline(always)]
-    fn bring(&mut self, place: &mut [u8], payload: &[u8]) {
+    fn place(&mut self, place: &mut [u8], payload: &[u8]) {
         self(place, payload);
     }
 }

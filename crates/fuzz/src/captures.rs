@@ -44,15 +44,15 @@ pub fn run(bytes: &[u8]) {
 #[derive(Debug, PartialEq)]
 struct Met {
     time: Option<Time>,
-    link_type: u32,
+    pcap_link_type: u32,
     data: Vec<u8>,
     original_len: u32,
 }
 
 impl Met {
     fn of(record: &Record<'_>) -> Met {
-        let Record { time, link_type, original_len, .. } = *record;
-        Met { time, link_type, data: record.data.to_vec(), original_len }
+        let Record { time, pcap_link_type, original_len, .. } = *record;
+        Met { time, pcap_link_type, data: record.data.to_vec(), original_len }
     }
 }
 

@@ -18,7 +18,7 @@ pub fn run(bytes: &[u8]) {
     let judged = match Frame::copy(frame, medium, Ingress(1), &mut pool) {
         Ok(packet) => {
             let judged = Ok(said(&packet));
-            look(packet, frame, medium, &mut pool);
+            check_packet(packet, frame, medium, &mut pool);
             judged
         }
         Err(CopyError::Unparsed(unfit)) => Err(unfit),
@@ -30,7 +30,7 @@ pub fn run(bytes: &[u8]) {
     assert_eq!(pool.in_use_count(), 0, "every buffer came back");
 }
 
-fn look(mut packet: Packet, frame: &[u8], medium: LinkType, pool: &mut Pool) {
+fn check_packet(mut packet: Packet, frame: &[u8], medium: LinkType, pool: &mut Pool) {
     let ip = *packet.ip();
     assert!(frame.starts_with(packet.frame()), "nothing is changed by looking");
     assert!(packet.wire_len() <= 65_535 + 40 && packet.wire_count() >= 1);
@@ -62,7 +62,7 @@ fn said(packet: &Packet) -> String {
 /// Parses a frame in a pool buffer, as a port does, with a link header of any length. `None` if the frame does not
 /// fit the buffer.
 fn read_in_place(frame: &[u8], medium: LinkType, pool: &mut Pool) -> Option<Result<String, ParseError>> {
-    let mut buffer = pool.share(frame.len())?;
+    let mut buffer = pool.allocate(frame.len())?;
     if frame.len() > buffer.capacity() {
         pool.give(buffer);
         return None;

@@ -57,7 +57,7 @@ struct Flow {
 /// Executes the input as a program.
 pub fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
-    let shape = StageShape::draw(&mut input);
+    let shape = StageShape::from_input(&mut input);
     let mut pool = Some(Pool::new(input.one_of(&[1 << 20, 1 << 16, 8 << 20])));
     let secrets = Secrets::both(Secret::new(7));
     let mut scene = Scene {
@@ -91,7 +91,7 @@ pub fn run(bytes: &[u8]) {
 }
 
 impl StageShape {
-    fn draw(input: &mut Input<'_>) -> StageShape {
+    fn from_input(input: &mut Input<'_>) -> StageShape {
         let mtu = input.one_of(&[1_500, 68, 576, 1_280, 4_000, 9_000, 65_535]);
         let millis = Duration::from_millis(input.one_of(&[30_000, 1, 50]));
         let is_source = input.bit();
@@ -205,7 +205,7 @@ impl Scene {
         for frame in self.waiting.drain(..) {
             let is_there = self.batch.receive(&frame, LinkType::Ip, Ingress(1), places.as_mut(), pool);
             if is_there && let Some((flow, seq, len)) = wire::read(&frame).and_then(|seen| stream(&seen, &frame)) {
-                self.flows[flow].moves(0, seq, len);
+                self.flows[flow].record(0, seq, len);
             }
         }
         self.gateway.push(self.now, ONLY, &mut self.batch);
@@ -250,7 +250,7 @@ impl Scene {
         while let Some(direction) = self.gateway.next(ONLY) {
             match direction {
                 Egress::Forward(packet) | Egress::IcmpReply(packet) => {
-                    self.look(&packet);
+                    self.check_sent(&packet);
                     self.gateway.recycle(ONLY, packet);
                 }
                 Egress::PassThrough(raw, _) => self.gateway.output_mut(ONLY).pool.give(raw.into_buffer()),
@@ -259,7 +259,7 @@ impl Scene {
         self.gateway.check(ONLY).expect("law 2");
     }
 
-    fn look(&mut self, packet: &Packet) {
+    fn check_sent(&mut self, packet: &Packet) {
         let mut fragments = WirePackets::of(packet);
         while let Some(fragment) = fragments.next() {
             let bytes = [fragment.header, fragment.payload].concat();
@@ -277,7 +277,7 @@ impl Scene {
             assert!(may_be_cut || seen.fragment.is_none(), "law 4: a packet of flow {:?} in pieces", seen.from);
             if let Some((flow, seq, len)) = stream(&seen, &bytes) {
                 look_at_segment(&seen, &bytes, flow, seq, len);
-                self.flows[flow].moves(1, seq, len);
+                self.flows[flow].record(1, seq, len);
             } else if seen.from.is_some_and(|from| from >= FRAGMENTS_FROM) {
                 look_at_fragment(&seen, &bytes);
             }
@@ -287,7 +287,7 @@ impl Scene {
 
 impl Flow {
     /// Records a range of a stream's bytes at ingress or egress.
-    fn moves(&mut self, direction: usize, seq: u32, len: usize) {
+    fn record(&mut self, direction: usize, seq: u32, len: usize) {
         let (start, end) = (u64::from(seq), u64::from(seq) + len as u64);
         self.late[direction] += self.top[direction].min(end).saturating_sub(start);
         self.top[direction] = self.top[direction].max(end);

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 /// A command to a worker. To stop a worker, call [`WorkerHandle::stop`].
 pub enum Command {
     /// Return a snapshot of all counters.
-    Tell(Sender<Snapshot>),
+    Report(Sender<Snapshot>),
     /// Apply a change between two batches of packets.
     Change(Box<Change>),
     /// Adopt another configuration.
@@ -32,13 +32,13 @@ pub enum Command {
     HandOver(HandoffWriter),
     /// Prepare for an end without a successor: stop flow offload and the raising of MSS values. Send ICMP errors to
     /// the hosts that were told to send longer packets, and return the results. Packets are still forwarded.
-    Farewell(Sender<Farewell>),
+    AnnounceShutdown(Sender<ShutdownNotices>),
 }
 
 /// Results of the ICMP errors at a border's end, counted in TCP connections. Without the border, the packets of
 /// these hosts exceed the path MTU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Farewell {
+pub struct ShutdownNotices {
     /// Connections whose wide host was sent an ICMP error.
     pub told: u64,
     /// Connections whose wide host could not be sent an ICMP error: the gateway knew no sequence number or source
@@ -48,10 +48,10 @@ pub struct Farewell {
     pub forgotten: u64,
 }
 
-impl Farewell {
+impl ShutdownNotices {
     /// Returns the sum of two results.
-    pub fn and(self, other: Farewell) -> Farewell {
-        Farewell {
+    pub fn and(self, other: ShutdownNotices) -> ShutdownNotices {
+        ShutdownNotices {
             told: self.told + other.told,
             untold: self.untold + other.untold,
             forgotten: self.forgotten + other.forgotten,
@@ -109,11 +109,11 @@ struct Shared {
 impl fmt::Debug for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Command::Tell(_) => "Tell",
+            Command::Report(_) => "Tell",
             Command::Change(_) => "Change",
             Command::Replace(_) => "Replace",
             Command::HandOver(_) => "HandOver",
-            Command::Farewell(_) => "Farewell",
+            Command::AnnounceShutdown(_) => "Farewell",
         })
     }
 }
@@ -212,7 +212,7 @@ impl WorkerHandle {
     /// The worker has ended, or does not answer in time.
     pub fn ask(&self) -> io::Result<Snapshot> {
         let (to, from) = mpsc::channel();
-        if !self.give(Command::Tell(to)) {
+        if !self.give(Command::Report(to)) {
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the worker has ended"));
         }
         from.recv_timeout(ANSWER_TIMEOUT).map_err(|error| match error {

@@ -142,7 +142,7 @@ impl Endpoint {
     pub(crate) fn receive(&mut self, direction: usize, gateway: &mut Gateway, batch: &mut Batch) -> PollState {
         let (ingress, Batch { split, frames }) = (Ingress(direction as u32), batch);
         let received = match gateway.places(direction) {
-            (Some(places), pool) => self.port.receive_apart(ingress, pool, places, split, frames),
+            (Some(places), pool) => self.port.receive_split(ingress, pool, places, split, frames),
             (None, pool) => self.port.receive(ingress, pool, frames),
         };
         match received {

@@ -42,9 +42,9 @@ pub struct Handoff {
     /// The handed-over frames of each worker, by worker number.
     pub handed_frames: Vec<Vec<HandedFrame>>,
     /// Number of frames that are lost because the pipe ended within them.
-    pub cut_count: u64,
+    pub truncated_count: u64,
     /// Number of complete frames that are lost: their worker or direction is unknown, or they follow invalid bytes.
-    pub untaken_count: u64,
+    pub not_received_count: u64,
 }
 
 impl HandoffWriter {
@@ -91,7 +91,7 @@ pub fn read(pipe: OwnedFd, count: usize) -> Handoff {
             Ok(true) => {}
             Ok(false) => return handoff,
             Err(_) => {
-                handoff.cut_count += 1;
+                handoff.truncated_count += 1;
                 return handoff;
             }
         }
@@ -109,7 +109,7 @@ fn next(pipe: &mut impl BufRead, handoff: &mut Handoff) -> io::Result<bool> {
     if front.len > FRAME_LEN_MAX {
         let mut behind = Vec::new();
         pipe.read_to_end(&mut behind)?;
-        handoff.untaken_count += count_behind(&behind, handoff.handed_frames.len());
+        handoff.not_received_count += count_behind(&behind, handoff.handed_frames.len());
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
             "invalid frame in the hand-over from another process",
@@ -120,7 +120,7 @@ fn next(pipe: &mut impl BufRead, handoff: &mut Handoff) -> io::Result<bool> {
     let FrameHeader { worker, direction, max_fragment_len, id, .. } = front;
     match handoff.handed_frames.get_mut(worker).filter(|_| direction < 2) {
         Some(to) => to.push(HandedFrame { direction, max_fragment_len, id, frame }),
-        None => handoff.untaken_count += 1,
+        None => handoff.not_received_count += 1,
     }
     Ok(true)
 }

@@ -32,7 +32,7 @@ pub struct HandedPacket {
     /// The packet's direction.
     pub direction: usize,
     /// The frame's link type.
-    pub medium: LinkType,
+    pub link_type: LinkType,
     /// The link header and the packet.
     pub frame: Vec<u8>,
     checksum: Checksum,
@@ -62,13 +62,13 @@ impl PeerHandoff {
             return false;
         }
         let frame = packet.frame();
-        let number = steer::worker(packet.medium(), frame, self.boxes.len());
+        let number = steer::worker(packet.link_type(), frame, self.boxes.len());
         let Some(to) = self.boxes.get(number).filter(|_| number != self.number) else { return false };
-        let (medium, checksum, gso) = (packet.medium(), packet.checksum, packet.gso);
+        let (medium, checksum, gso) = (packet.link_type(), packet.checksum, packet.gso);
         let fragments = packet.max_fragment_len().map(|len| (len, packet.ip().id));
         if !to.put(taken_len(frame), || HandedPacket {
             direction,
-            medium,
+            link_type: medium,
             frame: frame.to_vec(),
             checksum,
             gso,

@@ -146,7 +146,7 @@ impl Sender {
 
     /// Sends a frame without an IP packet.
     pub fn pass(&mut self, frame: &[u8], port: &mut dyn Port) {
-        let wires = [TxFrame { header: frame, payload: &[], to_do: TxOffload::default() }];
+        let wires = [TxFrame { header: frame, payload: &[], offload: TxOffload::default() }];
         give(&wires, &[Owner { place: 0, packets: 1 }], port, &mut self.sent);
     }
 
@@ -166,7 +166,7 @@ impl Sender {
                         continue;
                     }
                     if let Plan::Single(to_do) = leaving.plan {
-                        wires.push(TxFrame { header: leaving.packet.frame(), payload: &[], to_do });
+                        wires.push(TxFrame { header: leaving.packet.frame(), payload: &[], offload: to_do });
                         owners.push(Owner { place, packets: leaving.packet.wire_count() as u64 });
                         continue;
                     }
@@ -178,7 +178,7 @@ impl Sender {
                         wires.push(TxFrame {
                             header: wire_packet.header,
                             payload: wire_packet.payload,
-                            to_do: TxOffload::default(),
+                            offload: TxOffload::default(),
                         });
                         owners.push(Owner { place: *place, packets: 1 });
                     }
@@ -266,7 +266,7 @@ fn give(wires: &[TxFrame<'_>], owners: &[Owner], port: &mut dyn Port, sent: &mut
                     sent.link_down += count(&owners[done..]);
                     break;
                 }
-                Some(SendError::UnsupportedOffload) if wires[done].to_do != TxOffload::default() => {
+                Some(SendError::UnsupportedOffload) if wires[done].offload != TxOffload::default() => {
                     return Stop::Unable(owners[done].place);
                 }
                 Some(_) | None => {

@@ -47,7 +47,7 @@ pub struct DirectionSnapshot {
     /// The stages, in the order in which packets pass through them.
     pub stages: Vec<StageSnapshot>,
     /// The results of payload placement: right and wrong predictions.
-    pub guesses: PlacementStats,
+    pub placement: PlacementStats,
     /// Heap memory of the direction's buffer pool, in use and free, in bytes.
     pub pool_len: u64,
     /// Number of the pool's buffers in use.
@@ -183,7 +183,7 @@ impl DirectionSnapshot {
             ledger: out.ledger.clone(),
             held,
             stages: StageSnapshot::all(gateway.side(direction)),
-            guesses: gateway.placement_stats(direction),
+            placement: gateway.placement_stats(direction),
             pool_len: out.pool.heap_len() as u64,
             in_use_count: in_use_count as u64,
             broken,

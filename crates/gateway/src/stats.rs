@@ -22,7 +22,7 @@ pub struct Watch {
     name: String,
     role: Role,
     began: Began,
-    crew: Vec<WorkerHandle>,
+    workers: Vec<WorkerHandle>,
     losses: Losses,
 }
 
@@ -312,7 +312,7 @@ impl Watch {
     pub fn new(config: &Config, crew: Vec<WorkerHandle>, losses: Losses) -> Watch {
         let by_the_calendar = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let began = Began { at: Instant::now(), by_the_calendar };
-        Watch { name: config.name.clone(), role: config.role, began, crew, losses }
+        Watch { name: config.name.clone(), role: config.role, began, workers: crew, losses }
     }
 
     /// Returns the gateway's name.
@@ -325,7 +325,7 @@ impl Watch {
     /// # Errors
     /// A worker has ended, or does not answer in time.
     pub fn reading(&self) -> io::Result<Stats> {
-        let snapshots = self.crew.iter().map(WorkerHandle::ask).collect::<io::Result<Vec<_>>>()?;
+        let snapshots = self.workers.iter().map(WorkerHandle::ask).collect::<io::Result<Vec<_>>>()?;
         Ok(Stats {
             name: self.name.clone(),
             role: self.role.name().to_owned(),
@@ -470,10 +470,10 @@ impl DirectionFigures {
     /// Returns the packets received by the endpoint `from`, and the packets of this direction that were forwarded.
     /// Both include offloaded flows.
     pub fn totals(&self, from: &EndpointFigures) -> [Count; 2] {
-        let bytes = from.came(PortIn::OffloadBytes);
+        let bytes = from.rx(PortIn::OffloadBytes);
         [(self.received, PortIn::OffloadPackets), (self.forwarded, PortIn::OffloadPacketsOut)].map(
             |(mut all, offloaded)| {
-                all += Count { packets: from.came(offloaded), bytes };
+                all += Count { packets: from.rx(offloaded), bytes };
                 all
             },
         )
@@ -495,7 +495,7 @@ impl DirectionFigures {
                 .collect(),
             held: direction.held.into(),
             stages: direction.stages.iter().map(StageFigures::of).collect(),
-            placement: direction.guesses.into(),
+            placement: direction.placement.into(),
             pool_bytes: direction.pool_len,
             lent_buffers: direction.in_use_count,
             unexplained: Gap {
@@ -559,12 +559,12 @@ impl StageFigures {
 
 impl EndpointFigures {
     /// Returns a counter of received frames.
-    pub fn came(&self, counter: PortIn) -> u64 {
+    pub fn rx(&self, counter: PortIn) -> u64 {
         self.came.get(counter.name()).copied().unwrap_or_default()
     }
 
     /// Returns a counter of sent frames.
-    pub fn went(&self, counter: PortOut) -> u64 {
+    pub fn tx(&self, counter: PortOut) -> u64 {
         self.went.get(counter.name()).copied().unwrap_or_default()
     }
 

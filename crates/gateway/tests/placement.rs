@@ -137,7 +137,7 @@ impl Arm {
             let now = self.clock.now();
             let Batch { split, frames } = &mut self.batch;
             let received = match self.gateway.places(0) {
-                (Some(places), pool) => self.port.receive_apart(Ingress(0), pool, places, split, frames),
+                (Some(places), pool) => self.port.receive_split(Ingress(0), pool, places, split, frames),
                 (None, pool) => self.port.receive(Ingress(0), pool, frames),
             };
             assert_eq!(received.expect("the interface is up").lost_count, 0);

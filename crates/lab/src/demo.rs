@@ -16,7 +16,7 @@ use std::io;
 /// Offloads of the demo's links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Links {
+pub enum LinkOffloads {
     /// Offloads as with usual NICs: checksum offload, and one buffer for each received packet. Every interface
     /// coalesces received packets (GRO).
     Usual,
@@ -28,7 +28,7 @@ pub enum Links {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
     /// Offloads of the demo's links.
-    pub links: Links,
+    pub links: LinkOffloads,
     /// Number of times that each transfer is measured.
     pub rounds: usize,
     /// Duration of the longest transfer at a steady rate, in seconds.
@@ -39,7 +39,7 @@ pub struct Settings {
 
 impl Settings {
     /// Returns the default number and length of transfers. With these settings, the demo takes about a minute.
-    pub fn new(links: Links) -> Settings {
+    pub fn new(links: LinkOffloads) -> Settings {
         Settings { links, rounds: 3, seconds: 1.0, flat_out_len: 256 << 20 }
     }
 }
@@ -50,7 +50,7 @@ pub struct Demo {
     /// Machine, kernel and program of the measurement, and number of rounds.
     pub conditions: Conditions,
     /// Offloads of the demo's links.
-    pub links: Links,
+    pub links: LinkOffloads,
     /// MTUs of the wide and of the narrow link, in bytes.
     pub mtus: [u32; 2],
     /// One row for each load and middle. Each load has three consecutive rows: bridge, gateway, wide links
@@ -279,14 +279,14 @@ struct Place {
 }
 
 impl Place {
-    fn new(links: Links, mtus: [u32; 2]) -> io::Result<Place> {
+    fn new(links: LinkOffloads, mtus: [u32; 2]) -> io::Result<Place> {
         let (offloading, receiving) = match links {
-            Links::Usual => (Offloading::Checksums, Receiving::ThreadWithGro),
-            Links::Plain => (Offloading::Off, Receiving::ThreadWithoutCopy),
+            LinkOffloads::Usual => (Offloading::Checksums, Receiving::ThreadWithGro),
+            LinkOffloads::Plain => (Offloading::Off, Receiving::ThreadWithoutCopy),
         };
         let three_hosts = ThreeHosts::new(mtus, offloading)?;
         let [wide, to_wide, to_narrow, narrow] = three_hosts.names();
-        if links == Links::Usual {
+        if links == LinkOffloads::Usual {
             // A veth passes on a coalesced packet (GRO) in several pieces of memory, but a NIC receives into one
             // buffer. Without scatter-gather, these interfaces copy each packet into one buffer. The middle pays
             // for the copy, whatever its kind.
@@ -318,7 +318,7 @@ impl Place {
             MiddleKind::Bridge | MiddleKind::AllWide => self.three_hosts.bridge()?,
             MiddleKind::Wideload => self.three_hosts.gateway(&self.three_hosts.border("", "", ""))?,
         };
-        self.three_hosts.settle()?;
+        self.three_hosts.wait_until_forwarding()?;
         // These connections are not measured, because the middle first learns addresses and flows from them.
         for to_wide in [true, false] {
             self.send(Load { to_wide, pace: None }, WARM_LEN)?;

@@ -130,7 +130,7 @@ impl ThreeHosts {
     ///
     /// # Errors
     /// No packet crosses within a few seconds.
-    pub fn settle(&self) -> io::Result<()> {
+    pub fn wait_until_forwarding(&self) -> io::Result<()> {
         for address in [v4(NARROW), v6(NARROW)] {
             let target = std::net::SocketAddr::new(address, 9);
             self.wide.space().enter(|| {

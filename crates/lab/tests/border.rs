@@ -18,7 +18,7 @@ fn tcp_crosses_in_wide_segments_with_and_without_offloads() {
     for offloading in [Offloading::Off, Offloading::On] {
         let three_hosts = three_hosts(offloading);
         let middle = three_hosts.gateway(&three_hosts.border(ONLY_PATH, "", "")).unwrap();
-        three_hosts.settle().unwrap();
+        three_hosts.wait_until_forwarding().unwrap();
         for (to_wide, address) in [(true, v4(WIDE)), (false, v4(NARROW)), (true, v6(WIDE)), (false, v6(NARROW))] {
             let (from, to) = if to_wide {
                 (&three_hosts.narrow, &three_hosts.wide)
@@ -56,7 +56,7 @@ fn are_offloaded(workers: usize) {
     let three_hosts = three_hosts(Offloading::On);
     let middle =
         three_hosts.gateway(&three_hosts.border(&format!("workers = {workers}\n{ONLY_PATH}"), "", "")).unwrap();
-    three_hosts.settle().unwrap();
+    three_hosts.wait_until_forwarding().unwrap();
     let [wide_name, _, _, narrow_name] = three_hosts.names();
     for (to_wide, address) in [(true, v4(WIDE)), (false, v4(NARROW)), (true, v6(WIDE)), (false, v6(NARROW))] {
         let (from, to, name, end, mtu) = if to_wide {
@@ -80,7 +80,7 @@ fn are_offloaded(workers: usize) {
 fn a_continuing_flow_stays_offloaded() {
     let three_hosts = three_hosts(Offloading::On);
     let middle = three_hosts.gateway(&three_hosts.border(ONLY_PATH, "", "")).unwrap();
-    three_hosts.settle().unwrap();
+    three_hosts.wait_until_forwarding().unwrap();
     for (from, to, address, end) in [
         (&three_hosts.wide, &three_hosts.narrow, v4(NARROW), 0),
         (&three_hosts.narrow, &three_hosts.wide, v6(WIDE), 1),
@@ -126,7 +126,7 @@ fn offloaded(middle: &Middle, end: usize) -> OffloadStats {
 fn unread_data_is_charged_at_least_its_size() {
     let three_hosts = three_hosts(Offloading::On);
     let middle = three_hosts.gateway(&three_hosts.border(ONLY_PATH, "", "")).unwrap();
-    three_hosts.settle().unwrap();
+    three_hosts.wait_until_forwarding().unwrap();
     for (from, to, address, end) in [
         (&three_hosts.wide, &three_hosts.narrow, v4(NARROW), 0),
         (&three_hosts.wide, &three_hosts.narrow, v6(NARROW), 0),
@@ -178,7 +178,7 @@ fn checksums_of_kernel_segments_are_valid() {
         }
     });
     let middle = three_hosts.gateway(&three_hosts.border(ONLY_PATH, "", "")).unwrap();
-    three_hosts.settle().unwrap();
+    three_hosts.wait_until_forwarding().unwrap();
     for (from, to, address, end) in [
         (&three_hosts.wide, &three_hosts.narrow, v4(NARROW), 0),
         (&three_hosts.wide, &three_hosts.narrow, v6(NARROW), 0),
@@ -211,7 +211,7 @@ fn wrong_sums(space: &Namespace) -> u64 {
 fn datagrams_pass_unchanged_and_long_ones_give_icmp_errors() {
     let three_hosts = three_hosts(Offloading::Off);
     let middle = three_hosts.gateway(&three_hosts.border(ONLY_PATH, "", "")).unwrap();
-    three_hosts.settle().unwrap();
+    three_hosts.wait_until_forwarding().unwrap();
     for len in [8, 1_400, 1_472, 1_473, 8_000, 8_972, 8_973, 40_000, 65_507] {
         for (from, to, address) in [
             (&three_hosts.narrow, &three_hosts.wide, v4(WIDE)),
@@ -233,7 +233,7 @@ fn datagrams_pass_unchanged_and_long_ones_give_icmp_errors() {
 fn many_connections_at_once_all_arrive_unchanged() {
     let three_hosts = three_hosts(Offloading::Off);
     let middle = three_hosts.gateway(&three_hosts.border(ONLY_PATH, "", "")).unwrap();
-    three_hosts.settle().unwrap();
+    three_hosts.wait_until_forwarding().unwrap();
     let listener = three_hosts.wide.space().enter(|| TcpListener::bind(SocketAddr::new(v4(WIDE), 0)).unwrap());
     let target = listener.local_addr().unwrap();
     std::thread::scope(|scope| {
@@ -277,7 +277,7 @@ fn many_connections_at_once_all_arrive_unchanged() {
 fn non_ip_frames_pass_up_to_the_other_sides_mtu() {
     let three_hosts = three_hosts(Offloading::Off);
     let middle = three_hosts.gateway(&three_hosts.border(ONLY_PATH, "", "")).unwrap();
-    three_hosts.settle().unwrap();
+    three_hosts.wait_until_forwarding().unwrap();
     let [wide, _, _, _] = three_hosts.names();
     let seen = |middle: &Middle| {
         let Middle::Gateway(service) = middle else { unreachable!("a gateway stands there") };
@@ -292,7 +292,7 @@ fn non_ip_frames_pass_up_to_the_other_sides_mtu() {
             // An EtherType for local experiments (IEEE 802).
             frame.extend([0x88, 0xB5]);
             frame.resize(len, 7);
-            let wire = port::TxFrame { header: &frame, payload: &[], to_do: port::TxOffload::default() };
+            let wire = port::TxFrame { header: &frame, payload: &[], offload: port::TxOffload::default() };
             assert_eq!(port.transmit(&[wire]).unwrap(), 1);
         }
     });
@@ -307,7 +307,7 @@ fn a_border_flushes_at_its_end_and_leaves_nothing() {
     let three_hosts = three_hosts(Offloading::Off);
     let hold = "hold = \"5s\"";
     let middle = three_hosts.gateway(&three_hosts.border(ONLY_PATH, hold, hold)).unwrap();
-    three_hosts.settle().unwrap();
+    three_hosts.wait_until_forwarding().unwrap();
     let listener = three_hosts.wide.space().enter(|| TcpListener::bind(SocketAddr::new(v4(WIDE), 0)).unwrap());
     let target = listener.local_addr().unwrap();
     let mut near = three_hosts.narrow.space().enter(|| TcpStream::connect(target).unwrap());
@@ -328,7 +328,7 @@ fn a_border_flushes_at_its_end_and_leaves_nothing() {
 fn small_requests_are_answered_at_once() {
     let three_hosts = three_hosts(Offloading::Off);
     let middle = three_hosts.gateway(&three_hosts.border(ONLY_PATH, "", "")).unwrap();
-    three_hosts.settle().unwrap();
+    three_hosts.wait_until_forwarding().unwrap();
     let server = three_hosts.wide.space().enter(|| UdpSocket::bind(SocketAddr::new(v4(WIDE), 0)).unwrap());
     let target = server.local_addr().unwrap();
     let client = three_hosts.narrow.space().enter(|| UdpSocket::bind("0.0.0.0:0").unwrap());

@@ -256,7 +256,7 @@ fn two_wires(medium: LinkType) -> ([Fake; 2], [Fake; 2]) {
 
 impl Fake {
     fn try_put(&mut self, frame: &[u8]) -> bool {
-        self.transmit(&[TxFrame { header: frame, payload: &[], to_do: TxOffload::default() }]).unwrap() == 1
+        self.transmit(&[TxFrame { header: frame, payload: &[], offload: TxOffload::default() }]).unwrap() == 1
     }
 
     fn put(&mut self, frame: &[u8]) {
@@ -292,7 +292,7 @@ impl Port for Fake {
 
     fn receive(&mut self, ingress: Ingress, pool: &mut Pool, frames: &mut Vec<Frame>) -> io::Result<Received> {
         for count in 0..64 {
-            let mut buffer = pool.share(2_048).expect("a batch fits the pool");
+            let mut buffer = pool.allocate(2_048).expect("a batch fits the pool");
             let at = HEADROOM - 14;
             match recv(&self.socket, buffer.bytes_mut(at..HEADROOM + 2_048), RecvFlags::empty()) {
                 Ok((_, len)) => {

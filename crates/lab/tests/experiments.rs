@@ -8,16 +8,16 @@ use std::time::Duration;
 use wideload_lab::demo;
 use wideload_lab::emulator::{CalibrationRun, LinkShape, Load, Rows, Scheduling};
 use wideload_lab::experiments::{
-    BorderSettings, DifferentialSettings, DipsSettings, FloodsSettings, Fragments, HoldSettings, Joins, Observed,
-    Receiving, Scene, Stack, WideInterfaceSettings, WorkersSettings, border, calibration, differential, dips,
-    floods, hold, link, repeat, wide_interface, workers,
+    BorderSettings, DifferentialSettings, DipsSettings, FloodsSettings, Fragments, HoldSettings, Observed,
+    ReassembledBy, Receiving, Scene, Stack, WideInterfaceSettings, WorkersSettings, border, calibration,
+    differential, dips, floods, hold, link, repeat, wide_interface, workers,
 };
 use wideload_lab::net::{Host, HostLink, Offloading, cable};
 use wideload_lab::three_hosts::v4;
 
 #[test]
 fn the_demo_counts_all_senders_alike_and_shows_wide_packets() {
-    for links in [demo::Links::Usual, demo::Links::Plain] {
+    for links in [demo::LinkOffloads::Usual, demo::LinkOffloads::Plain] {
         let settings =
             demo::Settings { rounds: 1, seconds: 0.1, flat_out_len: 8 << 20, ..demo::Settings::new(links) };
         let demo = demo::run(&settings, |_| {}).unwrap();
@@ -274,10 +274,10 @@ fn good_datagrams_complete_in_floods_that_stop_the_kernel() {
     for row in &outcome.rows {
         // On a busy machine the fragments of most good datagrams are too far apart to count.
         match row.system {
-            Joins::Simulated => assert!(row.is_good(), "{outcome}"),
-            Joins::Engine => assert!(row.is_good() || row.sent == 0, "{outcome}"),
+            ReassembledBy::Simulated => assert!(row.is_good(), "{outcome}"),
+            ReassembledBy::Engine => assert!(row.is_good() || row.sent == 0, "{outcome}"),
             // With so many datagrams, more fragments come than it has memory for.
-            Joins::Kernel => assert!(row.share() < 0.9 || row.sent < 100, "{outcome}"),
+            ReassembledBy::Kernel => assert!(row.share() < 0.9 || row.sent < 100, "{outcome}"),
         }
     }
 }

@@ -23,7 +23,7 @@ use wideload_lab::two_hosts::TwoHosts;
 fn an_interface_that_was_down_forwards_again_within_a_second_of_its_return() {
     for workers in [1, 2] {
         let (three_hosts, middle) = border(workers);
-        three_hosts.settle().unwrap();
+        three_hosts.wait_until_forwarding().unwrap();
         let echo = Echo::at(&three_hosts.wide, v4(WIDE));
         let [wide, to_wide, to_narrow, narrow] = three_hosts.names();
         ask_again_soon(&three_hosts.wide, wide);
@@ -50,7 +50,7 @@ fn an_interface_that_was_down_forwards_again_within_a_second_of_its_return() {
 #[test]
 fn a_carrier_that_flaps_twenty_times_delays_a_transfer_and_nothing_more() {
     let (three_hosts, middle) = border(1);
-    three_hosts.settle().unwrap();
+    three_hosts.wait_until_forwarding().unwrap();
     let [wide, _, _, narrow] = three_hosts.names();
     ask_again_soon(&three_hosts.wide, wide);
     ask_again_soon(&three_hosts.narrow, narrow);
@@ -77,7 +77,7 @@ fn an_mtu_that_changes_under_way_loses_only_what_is_counted_as_refused() {
     let three_hosts = ThreeHosts::new([9_000, 1_500], Offloading::Off).unwrap();
     let as_is = "offloads = \"as-is\"";
     let middle = three_hosts.gateway(&three_hosts.border("[mss]\nraise = \"always\"", as_is, as_is)).unwrap();
-    three_hosts.settle().unwrap();
+    three_hosts.wait_until_forwarding().unwrap();
     let [_, to_wide, to_narrow, _] = three_hosts.names();
     thread::scope(|scope| {
         let transfers = [
@@ -108,7 +108,7 @@ fn an_mtu_that_changes_under_way_loses_only_what_is_counted_as_refused() {
 fn a_recreated_interface_forwards_within_a_second() {
     for workers in [1, 2] {
         let (three_hosts, middle) = border(workers);
-        three_hosts.settle().unwrap();
+        three_hosts.wait_until_forwarding().unwrap();
         for round in 0..3 {
             let wide_is_new = round % 2 == 0;
             make_anew(&three_hosts, wide_is_new);
@@ -138,7 +138,7 @@ fn a_recreated_interface_forwards_within_a_second() {
 #[test]
 fn a_recreated_interface_is_intercepted_again() {
     let (three_hosts, middle) = border(1);
-    three_hosts.settle().unwrap();
+    three_hosts.wait_until_forwarding().unwrap();
     make_anew(&three_hosts, true);
     let echo = Echo::at(&three_hosts.wide, v4(WIDE));
     echo.answers(&three_hosts.narrow).unwrap();
@@ -331,7 +331,7 @@ fn a_clock_that_stands_still_or_falls_back_loses_nothing() {
 fn fifty_connections_survive_ten_restarts_of_the_gateway() {
     for workers in [1, 2] {
         let (three_hosts, first) = border(workers);
-        three_hosts.settle().unwrap();
+        three_hosts.wait_until_forwarding().unwrap();
         let ended = AtomicBool::new(false);
         let middle = thread::scope(|scope| {
             let flows: Vec<_> = (0..50_u64)
@@ -501,7 +501,7 @@ fn until<T>(timeout: Duration, mut look: impl FnMut() -> Option<T>) -> T {
 fn send(port: &mut dyn Port, frames: &[Vec<u8>]) {
     let wires: Vec<_> = frames
         .iter()
-        .map(|frame| port::TxFrame { header: frame, payload: &[], to_do: port::TxOffload::default() })
+        .map(|frame| port::TxFrame { header: frame, payload: &[], offload: port::TxOffload::default() })
         .collect();
     let mut rest = &wires[..];
     while !rest.is_empty() {

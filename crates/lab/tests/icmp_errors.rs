@@ -23,7 +23,7 @@ fn icmp_errors_have_the_interface_address_by_default() {
         })
         .unwrap();
     let middle = three_hosts.gateway(&three_hosts.border("", "", "")).unwrap();
-    three_hosts.settle().unwrap();
+    three_hosts.wait_until_forwarding().unwrap();
     let mut seen = three_hosts.wide.space().enter(|| FrameSocket::open(wide)).unwrap();
     for (version, from) in [4, 6].into_iter().zip(own) {
         let [at, target] = if version == 4 { [v4(WIDE), v4(NARROW)] } else { [v6(WIDE), v6(NARROW)] };
@@ -40,7 +40,7 @@ fn no_icmp_error_for_packets_within_one_side() {
     let three_hosts = ThreeHosts::new([9_000, 1_500], Offloading::Off).unwrap();
     let [wide, ..] = three_hosts.names();
     let middle = three_hosts.gateway(&three_hosts.border("icmp-source = [\"10.77.0.9\"]", "", "")).unwrap();
-    three_hosts.settle().unwrap();
+    three_hosts.wait_until_forwarding().unwrap();
     let mut socket = three_hosts.wide.space().enter(|| FrameSocket::open(wide)).unwrap();
     let stations = [[2, 0, 0, 0, 0, 0xA], [2, 0, 0, 0, 0, 0xB], [2, 0, 0, 0, 0, 0xC]];
     let [one, other, unheard] = stations;
@@ -67,7 +67,7 @@ fn a_border_fragments_df_datagrams_silently_if_configured() {
     let three_hosts = ThreeHosts::new([9_000, 1_500], Offloading::Off).unwrap();
     let middle =
         three_hosts.gateway(&three_hosts.border("icmp-source = [\"10.77.0.9\"]", "", "df = \"fragment\"")).unwrap();
-    three_hosts.settle().unwrap();
+    three_hosts.wait_until_forwarding().unwrap();
     let [wide, ..] = three_hosts.names();
     let mut seen = three_hosts.wide.space().enter(|| FrameSocket::open(wide)).unwrap();
     let receiver = three_hosts.narrow.space().enter(|| UdpSocket::bind(SocketAddr::new(v4(NARROW), 0))).unwrap();
@@ -92,7 +92,7 @@ fn packets_as_long_as_the_mtu_cross_a_border_behind_two_tags_and_behind_one_of_8
     let three_hosts = ThreeHosts::new([9_000, 1_500], Offloading::Off).unwrap();
     let [wide, .., narrow] = three_hosts.names();
     let middle = three_hosts.gateway(&three_hosts.border("", "", "")).unwrap();
-    three_hosts.settle().unwrap();
+    three_hosts.wait_until_forwarding().unwrap();
     let socket = three_hosts.wide.space().enter(|| FrameSocket::open(wide)).unwrap();
     let mut seen = three_hosts.narrow.space().enter(|| FrameSocket::open(narrow)).unwrap();
     let plain = datagram([2, 0, 0, 0, 0, 0xA], [2, 0, 0, 0, 0, 0xB], 1_500);

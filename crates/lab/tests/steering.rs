@@ -117,7 +117,7 @@ fn both_directions_of_real_connections_cross_two_workers_and_both_work() {
         let three_hosts = ThreeHosts::new([9_000, 1_500], offloading).unwrap();
         let middle =
             three_hosts.gateway(&three_hosts.border("workers = 2\n[mss]\nraise = \"always\"\n", "", "")).unwrap();
-        three_hosts.settle().unwrap();
+        three_hosts.wait_until_forwarding().unwrap();
         std::thread::scope(|scope| {
             for seed in 0..CONNECTIONS {
                 let three_hosts = &three_hosts;
@@ -222,7 +222,7 @@ fn wait(port: &dyn Port) {
 }
 
 fn wire(frame: &[u8]) -> TxFrame<'_> {
-    TxFrame { header: frame, payload: &[], to_do: TxOffload::default() }
+    TxFrame { header: frame, payload: &[], offload: TxOffload::default() }
 }
 
 /// The fragments of the UDP datagram of this number. Datagrams of the same hosts are [`PAIRS`] apart.

@@ -170,7 +170,7 @@ impl Netlink {
     ///
     /// # Errors
     /// The kernel is older than Linux 5.19, or one of the errors of [`Netlink::set_up`].
-    pub fn set_joined_len_max(&mut self, name: &str, len: u32) -> io::Result<()> {
+    pub fn set_gro_max_size(&mut self, name: &str, len: u32) -> io::Result<()> {
         let what = format!("{name}: cannot limit GRO to packets of {len} bytes");
         self.set(name, LinkAttribute::GroMaxSize(len), what)
     }

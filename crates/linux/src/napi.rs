@@ -88,7 +88,7 @@ impl ReceiveThread {
 ///
 /// # Errors
 /// There is no such interface, or privileges are missing.
-pub fn hold_joined(interface: &str, stretch: Duration) -> io::Result<()> {
+pub fn set_gro_flush_timeout(interface: &str, stretch: Duration) -> io::Result<()> {
     let nanos = u64::try_from(stretch.as_nanos()).unwrap_or(u64::MAX);
     set(interface, &[("gro_flush_timeout", nanos), ("napi_defer_hard_irqs", POLLS)]).map_err(|error| {
         let what = format!("{interface}: cannot set the GRO flush time-out");

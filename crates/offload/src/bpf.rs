@@ -314,12 +314,12 @@ pub(crate) fn names_of(program: BorrowedFd<'_>) -> io::Result<Vec<String>> {
     let mut asked = [0; PROGRAM_TOLD_LEN];
     asked[52..56].copy_from_slice(&(MAPS_MAX as u32).to_ne_bytes());
     asked[56..64].copy_from_slice(&(maps.as_mut_ptr() as u64).to_ne_bytes());
-    let told = told_of(program, asked)?;
+    let told = object_info(program, asked)?;
     let count = u32::from_ne_bytes([52, 53, 54, 55].map(|at| told[at])) as usize;
     let mut names = vec![text(&told[64..80])];
     for number in maps.into_iter().take(count) {
         let map = by_number(MAP_BY_NUMBER, number)?;
-        names.push(text(&told_of(map.as_fd(), [0; MAP_TOLD_LEN])?[24..40]));
+        names.push(text(&object_info(map.as_fd(), [0; MAP_TOLD_LEN])?[24..40]));
     }
     names[1..].sort();
     Ok(names)
@@ -340,7 +340,7 @@ pub(crate) fn program_by_number(number: u32) -> io::Result<OwnedFd> {
 /// Privileges are missing, or the descriptor is no link.
 #[cfg(test)]
 pub(crate) fn program_of(link: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    let told = told_of(link, [0; LINK_TOLD_LEN])?;
+    let told = object_info(link, [0; LINK_TOLD_LEN])?;
     program_by_number(u32::from_ne_bytes([8, 9, 10, 11].map(|at| told[at])))
 }
 
@@ -352,7 +352,7 @@ fn by_number(command: libc::c_int, number: u32) -> io::Result<OwnedFd> {
 }
 
 #[cfg(test)]
-fn told_of<const LEN: usize>(of: BorrowedFd<'_>, mut room: [u8; LEN]) -> io::Result<[u8; LEN]> {
+fn object_info<const LEN: usize>(of: BorrowedFd<'_>, mut room: [u8; LEN]) -> io::Result<[u8; LEN]> {
     let mut attributes = Attributes::default();
     attributes.put(0, of.as_raw_fd().cast_unsigned());
     attributes.put(4, LEN as u32);

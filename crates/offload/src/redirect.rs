@@ -28,7 +28,7 @@ pub struct Redirect {
     /// The link of the redirecting program. It is dropped first, so that every redirected packet can still return.
     taking: Option<OwnedFd>,
     coming_back: [OwnedFd; 2],
-    _lately: RecentFragments,
+    _recent_fragments: RecentFragments,
 }
 
 /// Links of three programs: at the interface, at the helper's ingress, at the helper's egress.
@@ -156,7 +156,7 @@ impl Redirect {
             attach(names::HELPER_INGRESS, &put_back(interface, direction), (helper, Hook::Ingress), at_ingress)?;
         let shield = attach(names::HELPER_EGRESS, &shield(), (helper, Hook::Egress), at_egress)?;
         let taken = attach(name, &take(&lately), (interface, hook), at_interface)?;
-        Ok(Redirect { taking: Some(taken), coming_back: [back, shield], _lately: lately })
+        Ok(Redirect { taking: Some(taken), coming_back: [back, shield], _recent_fragments: lately })
     }
 }
 

@@ -151,9 +151,9 @@ fn steps(start: Start, count: u16) -> Vec<Insn> {
     let mut steps = vec![copy(CONTEXT, R1)];
     steps.extend(find_packet(start));
     steps.extend(key_v4_steps());
-    steps.extend(draw(1, V4_SOURCE_AT as i16, count));
+    steps.extend(choose_worker(1, V4_SOURCE_AT as i16, count));
     steps.extend(key_v6_steps());
-    steps.extend(draw(ADDRESS_WORDS as i16, V6_SOURCE_AT as i16, count));
+    steps.extend(choose_worker(ADDRESS_WORDS as i16, V6_SOURCE_AT as i16, count));
     steps.extend([Insn::Place("none"), set(R0, 0), EXIT]);
     steps
 }
@@ -258,7 +258,7 @@ fn key_v6_steps() -> Vec<Insn> {
 }
 
 /// Returns steps that compute [`Key::worker`] and end the program.
-fn draw(word_count: i16, source_at: i16, count: u16) -> Vec<Insn> {
+fn choose_worker(word_count: i16, source_at: i16, count: u16) -> Vec<Insn> {
     let mut steps = set_wide(R4, FACTOR).to_vec();
     for (sum, port_at, from) in [(R1, 0, source_at), (R2, 2, source_at + 4 * word_count)] {
         steps.extend([load_half(sum, R10, ROOM + port_at), multiply(sum, R4)]);

@@ -85,7 +85,7 @@ struct FrameSpan {
 }
 
 impl<'a> PayloadSlots<'a> {
-    /// Creates slots in `rest`, the missing end of an open datagram, and then in the buffers `fresh`. `taken_count`
+    /// Creates slots in `rest`, the missing end of an open datagram, and then in the buffers `unique_head`. `taken_count`
     /// is set to 0, and incremented for each slot that the iterator returns.
     pub fn new(
         grid: SlotLayout,
@@ -533,7 +533,7 @@ mod tests {
         let (head, payload) = frame.split_at(front.len());
         let mut place = [0; STEP + 8];
         place[..payload.len()].copy_from_slice(payload);
-        let mut buffer = pool.share(2_048).expect("the pool is large");
+        let mut buffer = pool.allocate(2_048).expect("the pool is large");
         buffer.put(HEADROOM - 14, head);
         let laid = FrameSpan {
             at: HEADROOM - 14,

@@ -114,7 +114,7 @@ pub fn may_be_answered(icmp_error: IcmpError, packet: &Packet) -> bool {
     let exempt = ip.version == Version::V6 && matches!(icmp_error, IcmpError::TooBig { .. });
     // Only IPv4 forbids errors about later fragments.
     let initial = ip.version == Version::V6 || ip.starts();
-    let for_one = receiver.is_one_host() && !packet.medium().is_for_many(packet.link());
+    let for_one = receiver.is_one_host() && !packet.link_type().is_for_many(packet.link());
     sender.is_one_host() && (exempt || for_one) && initial && !packet.is_for_ingress_side && !is_error(packet)
 }
 
@@ -138,7 +138,7 @@ fn quote(packet: &Packet, len_max: usize) -> &[u8] {
 
 fn write(about: &Packet, ip: &[u8], icmp: ErrorHeader, quote: &[u8], pool: &mut Pool) -> Option<Packet> {
     let len = ip.len() + ERROR_HEADER_LEN + quote.len();
-    let mut buffer = pool.share(len)?;
+    let mut buffer = pool.allocate(len)?;
     let mut at = HEADROOM;
     for part in [ip, icmp.as_bytes(), quote] {
         buffer.put(at, part);
@@ -146,7 +146,7 @@ fn write(about: &Packet, ip: &[u8], icmp: ErrorHeader, quote: &[u8], pool: &mut 
     }
     let link_len = about.link().len();
     buffer.put(HEADROOM - link_len, about.link());
-    if about.medium() == LinkType::Ethernet {
+    if about.link_type() == LinkType::Ethernet {
         // The error is sent back to the station that sent the packet.
         buffer.bytes_mut(HEADROOM - link_len..HEADROOM - link_len + 2 * STATION_LEN).rotate_left(STATION_LEN);
     }

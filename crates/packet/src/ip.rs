@@ -282,7 +282,7 @@ impl Address {
 
     /// Returns the first address of the network that contains this address. The network has the longest prefix that
     /// the Internet routes: /24 in IPv4, /48 in IPv6.
-    pub fn site(self) -> Address {
+    pub fn routed_prefix(self) -> Address {
         let host_bits = if mapped(self) == 0 { 80 } else { 8 };
         Address(self.0 >> host_bits << host_bits)
     }

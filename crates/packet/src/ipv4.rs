@@ -409,7 +409,7 @@ pub(crate) const MSS_DEFAULT: u16 = 536;
 const HEADER_LEN_MAX: usize = 60;
 /// Reassembly time-out, as in Linux. It is half the minimum of RFC 1122 section 3.3.2 (R016), because IP IDs repeat
 /// sooner.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const REASSEMBLY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Offsets of fields in an IPv4 header, in bytes (RFC 791 section 3.1).
 const PROTOCOL_AT: u16 = 9;
 const TOTAL_LEN_AT: usize = 2;

@@ -320,7 +320,7 @@ fn name_next(header: &mut [u8], at: usize, protocol: u8) {
 /// Minimum MTU of every IPv6 link, in bytes (RFC 8200 section 5, R095).
 pub const MTU_MIN: usize = 1_280;
 /// Reassembly time-out (RFC 8200 section 4.5, R091).
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const REASSEMBLY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Length of the fixed header, in bytes.
 pub(crate) const HEADER_LEN: usize = 40;
 /// MSS of a host that announces none, in bytes: 1,280 less both headers (RFC 9293 section 3.7.1).

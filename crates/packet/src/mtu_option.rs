@@ -69,7 +69,7 @@ fn dhcp_mtu(packet: &Packet, bytes: &[u8]) -> Option<u32> {
     if !is_for_client || !is_reply || !matches!(packet.checksum_error().fold(), 0 | 0xFFFF) {
         return None;
     }
-    let mut said = Said::default();
+    let mut said = AdvisedMtu::default();
     said.read(options)?;
     // Options may continue in the fields for the names of a file and a server (RFC 2132 section 9.3).
     let fields = match said.overload {
@@ -85,14 +85,14 @@ fn dhcp_mtu(packet: &Packet, bytes: &[u8]) -> Option<u32> {
 
 /// The relevant options of a DHCP message.
 #[derive(Debug, Default)]
-struct Said {
+struct AdvisedMtu {
     kind: Option<u8>,
     overload: u8,
     /// The smallest MTU in the options. `None` if there is none.
     mtu: Option<u16>,
 }
 
-impl Said {
+impl AdvisedMtu {
     /// Reads options up to their end (RFC 2132 section 2). `None` if an option exceeds the field.
     fn read(&mut self, mut options: &[u8]) -> Option<()> {
         while let [kind, rest @ ..] = options {

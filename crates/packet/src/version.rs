@@ -136,10 +136,10 @@ impl Ip {
     }
 
     /// Returns the standard reassembly time-out of this IP version.
-    pub fn patience(&self) -> core::time::Duration {
+    pub fn reassembly_timeout(&self) -> core::time::Duration {
         match self.version {
-            Version::V4 => ipv4::PATIENCE,
-            Version::V6 => ipv6::PATIENCE,
+            Version::V4 => ipv4::REASSEMBLY_TIMEOUT,
+            Version::V6 => ipv6::REASSEMBLY_TIMEOUT,
         }
     }
 

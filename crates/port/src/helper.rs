@@ -72,13 +72,13 @@ pub fn open(direction: Direction, interface: &str, options: &Options) -> io::Res
 }
 
 /// Creates a device without traffic in the calling thread's namespace, for [routes that end with the
-/// device](linux::routes::RouteLifetime). The device's name consists of [`TETHER`], `tag` and a number.
+/// device](linux::routes::RouteLifetime). The device's name consists of [`ANCHOR_PREFIX`], `tag` and a number.
 ///
 /// # Errors
 /// The kernel cannot create the device.
-pub fn tether(tag: &str) -> io::Result<Tap> {
+pub fn anchor_device(tag: &str) -> io::Result<Tap> {
     // The kernel adds a number, because the devices of a gateway and of its successor exist at the same time.
-    let tap = Tap::open(&format!("{TETHER}{tag}-%d"), Kind::Tap, &Options::default())?;
+    let tap = Tap::open(&format!("{ANCHOR_PREFIX}{tag}-%d"), Kind::Tap, &Options::default())?;
     let name = tap.name();
     tap.own()?;
     tap.unplug()?;
@@ -132,8 +132,8 @@ pub fn kind(interface: &str) -> io::Result<Kind> {
     }
 }
 
-/// Prefix of the names of [tethers](tether).
-pub const TETHER: &str = "wlt-";
+/// Prefix of the names of anchor devices ([`anchor_device`]).
+pub const ANCHOR_PREFIX: &str = "wlt-";
 /// Number of characters of an interface's name that fit after the prefix, and number of characters of a hash. A
 /// name has at most 15 characters (IFNAMSIZ).
 const NAME_LEN_MAX: usize = 11;

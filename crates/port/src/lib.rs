@@ -42,7 +42,7 @@
 //!         gateway.expire(now);
 //!         let mut are_idle = true;
 //!         for direction in [0, 1] {
-//!             // The port appends whole frames. `receive_apart` adds header split.
+//!             // The port appends whole frames. `receive_split` adds header split.
 //!             let pool = &mut gateway.output_mut(direction).pool;
 //!             let received = ports[direction].receive(Ingress(direction as u32), pool, &mut batch.frames)?;
 //!             gateway.push(now, direction, &mut batch);

@@ -29,7 +29,7 @@ pub struct Options {
     /// Index of the egress interface of offloaded flows; `None` if the interface does not exist yet.
     pub lends_to: Option<u32>,
     /// Whether packets sent to the host of a TUN or TAP device pass through NAPI, as from a NIC. GRO can then
-    /// coalesce them: see [`napi::hold_joined`](linux::napi::hold_joined).
+    /// coalesce them: see [`napi::set_gro_flush_timeout`](linux::napi::set_gro_flush_timeout).
     pub has_napi: bool,
     /// Whether this port counts the frames that a TUN or TAP device drops. The kernel has one counter for all
     /// queues of the device, so only one queue should count.

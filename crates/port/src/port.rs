@@ -37,7 +37,7 @@ pub trait Port: Send {
     ///
     /// # Errors
     /// The errors of [`receive`](Port::receive).
-    fn receive_apart(
+    fn receive_split(
         &mut self,
         ingress: Ingress,
         pool: &mut Pool,
@@ -135,7 +135,7 @@ pub struct TxFrame<'a> {
     /// The bytes after `header`; empty if `header` is the complete frame.
     pub payload: &'a [u8],
     /// The work left to the kernel or NIC.
-    pub to_do: TxOffload,
+    pub offload: TxOffload,
 }
 
 /// Work that a sender leaves to the port. It must be among the port's [`Offloads`].

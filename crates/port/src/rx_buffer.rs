@@ -72,19 +72,19 @@ impl Layout {
 
 impl RxBuffer {
     /// Takes a small buffer from the pool, if there is none yet. Returns whether a small buffer is available.
-    pub fn lend_small(&mut self, layout: Layout, pool: &mut Pool) -> bool {
+    pub fn allocate_small(&mut self, layout: Layout, pool: &mut Pool) -> bool {
         if self.small.is_none() {
-            self.small = pool.share(layout.seam - HEADROOM);
+            self.small = pool.allocate(layout.seam - HEADROOM);
         }
         self.small.is_some()
     }
 
     /// Takes an overflow buffer from the pool, if there is none yet. Returns whether an overflow buffer is
     /// available.
-    pub fn lend_overflow(&mut self, pool: &mut Pool) -> bool {
+    pub fn allocate_overflow(&mut self, pool: &mut Pool) -> bool {
         let [.., largest] = CLASS_LENS;
         if self.overflow.is_none() {
-            self.overflow = pool.share(largest);
+            self.overflow = pool.allocate(largest);
         }
         self.overflow.is_some()
     }
@@ -98,7 +98,7 @@ impl RxBuffer {
         let vnet = part(&mut vnet[..vnet_len]);
         let Some(small) = small else { return [vnet, NOTHING, NOTHING] };
         let small = part(small.bytes_mut(layout.at..layout.seam));
-        let spill = spill.as_mut().map_or(NOTHING, |spill| part(spill.bytes_mut(layout.seam..SPILL_END)));
+        let spill = spill.as_mut().map_or(NOTHING, |spill| part(spill.bytes_mut(layout.seam..OVERFLOW_END)));
         [vnet, small, spill]
     }
 
@@ -107,13 +107,13 @@ impl RxBuffer {
     pub fn parts_long(&mut self, layout: Layout, vnet_len: usize) -> [libc::iovec; 3] {
         let (Some(_), Some(spill)) = (&self.small, &mut self.overflow) else { return self.parts(layout, vnet_len) };
         self.is_spill_first = true;
-        [part(&mut self.vnet[..vnet_len]), part(spill.bytes_mut(layout.at..SPILL_END)), NOTHING]
+        [part(&mut self.vnet[..vnet_len]), part(spill.bytes_mut(layout.at..OVERFLOW_END)), NOTHING]
     }
 
     /// Returns the memory for header split as I/O vectors: the small buffer for the virtio-net header and the
     /// headers of `front`, `place` for the payload, and the overflow buffer. Without both buffers, returns the
     /// result of [`parts`](RxBuffer::parts).
-    pub fn parts_apart(
+    pub fn split_iovecs(
         &mut self,
         layout: Layout,
         vnet_len: usize,
@@ -126,7 +126,7 @@ impl RxBuffer {
         let place_at = layout.at + front.len();
         // Includes the virtio-net header in front of the frame. One vector less saves a tenth of a microsecond.
         let small = part(small.bytes_mut(layout.at - vnet_len..place_at));
-        let spill = part(spill.bytes_mut(place_at + place.len()..SPILL_END));
+        let spill = part(spill.bytes_mut(place_at + place.len()..OVERFLOW_END));
         [small, part(place), spill]
     }
 
@@ -137,7 +137,7 @@ impl RxBuffer {
 
     /// Whether a frame of `len` bytes may have been truncated.
     pub fn may_be_cut(&self, layout: Layout, len: usize) -> bool {
-        let room = if self.overflow.is_some() { SPILL_END - layout.at } else { layout.front_len() };
+        let room = if self.overflow.is_some() { OVERFLOW_END - layout.at } else { layout.front_len() };
         len >= room
     }
 
@@ -157,7 +157,7 @@ impl RxBuffer {
         if is_short { self.small.take() } else { self.overflow.take() }
     }
 
-    /// Returns the frame that was received into [`parts_apart`](RxBuffer::parts_apart). The
+    /// Returns the frame that was received into [`split_iovecs`](RxBuffer::split_iovecs). The
     /// [memory](RxBuffer::is_stocked) must have been complete. `laid` is the position of the frame after it is made
     /// contiguous. A frame that does not match the prediction is made contiguous, and so is every frame if
     /// `may_stay` is false.
@@ -216,7 +216,7 @@ pub(crate) const NOTHING: libc::iovec = libc::iovec { iov_base: ptr::null_mut(),
 const ETHERNET_LEN: usize = 14;
 /// End of the longest frame in a buffer, in bytes. The longest packet with two tags extends a few bytes into the
 /// buffer's bitmap. The bitmap has no meaning for a received packet.
-const SPILL_END: usize = HEADROOM + 65_536 + 8;
+const OVERFLOW_END: usize = HEADROOM + 65_536 + 8;
 
 #[cfg(test)]
 mod tests {
@@ -231,7 +231,7 @@ mod tests {
             for len in [1, 60, 1_514, 2_048, 2_049, 2_062, 2_063, 9_014, 16_384, 16_398, 16_399, 65_535] {
                 let frame: Vec<u8> = (0..len).map(|index| (index % 251) as u8).collect();
                 let mut landing = RxBuffer::default();
-                assert!(landing.lend_small(layout, &mut pool) && landing.lend_overflow(&mut pool));
+                assert!(landing.allocate_small(layout, &mut pool) && landing.allocate_overflow(&mut pool));
                 scatter(&mut landing, layout, &frame);
                 assert!(!landing.may_be_cut(layout, len), "{len}");
                 let buffer = landing.take(layout, len).expect("there is memory");
@@ -251,7 +251,7 @@ mod tests {
         for len in [1, 60, 9_014, 16_398, 16_399, 65_535] {
             let frame: Vec<u8> = (0..len).map(|index| (index % 251) as u8).collect();
             let mut landing = RxBuffer::default();
-            assert!(landing.lend_small(layout, &mut pool) && landing.lend_overflow(&mut pool));
+            assert!(landing.allocate_small(layout, &mut pool) && landing.allocate_overflow(&mut pool));
             let [_, spill, none] = landing.parts_long(layout, vnet::LEN);
             assert!(spill.iov_len > 65_535 && none.iov_len == 0);
             landing.small.as_mut().expect("it was lent").put(layout.at, &[0xEE; 20]);
@@ -270,7 +270,7 @@ mod tests {
         let mut pool = Pool::new(20_000);
         let layout = Layout::new(LinkType::Ethernet, 9_000);
         let mut landing = RxBuffer::default();
-        assert!(landing.lend_small(layout, &mut pool) && !landing.lend_overflow(&mut pool));
+        assert!(landing.allocate_small(layout, &mut pool) && !landing.allocate_overflow(&mut pool));
         let lens = landing.parts_long(layout, vnet::LEN).map(|part| part.iov_len);
         assert_eq!(lens, [vnet::LEN, layout.front_len(), 0]);
         landing.small.as_mut().expect("it was lent").put(layout.at, &[7; 60]);
@@ -291,7 +291,7 @@ mod tests {
         let layout = Layout::new(LinkType::Ip, 1_500);
         let mut pool = Pool::new(5_000);
         let mut landing = RxBuffer::default();
-        assert!(landing.lend_small(layout, &mut pool) && !landing.lend_overflow(&mut pool));
+        assert!(landing.allocate_small(layout, &mut pool) && !landing.allocate_overflow(&mut pool));
         assert!(!landing.may_be_cut(layout, 2_047) && landing.may_be_cut(layout, 2_048));
         assert!(landing.take(layout, 2_049).is_none());
     }
@@ -305,9 +305,9 @@ mod tests {
             for place_len in [8, 1_480] {
                 let frame: Vec<u8> = (0..len).map(|index| (index % 251) as u8).collect();
                 let mut landing = RxBuffer::default();
-                assert!(landing.lend_small(layout, &mut pool) && landing.lend_overflow(&mut pool));
+                assert!(landing.allocate_small(layout, &mut pool) && landing.allocate_overflow(&mut pool));
                 let mut place = vec![0xEE; place_len];
-                let lens = landing.parts_apart(layout, vnet::LEN, front, &mut place).map(|part| part.iov_len);
+                let lens = landing.split_iovecs(layout, vnet::LEN, front, &mut place).map(|part| part.iov_len);
                 assert_eq!(lens[..2], [vnet::LEN + 34, place_len]);
                 assert!(lens.iter().sum::<usize>() > vnet::LEN + 65_535, "{lens:?}");
                 scatter_apart(&mut landing, layout, front, &mut place, &frame);

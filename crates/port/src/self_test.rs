@@ -95,12 +95,12 @@ impl OffloadProbe {
         let Ok(mut packet) = Frame::copy(&frame, one.medium(), Ingress(0), pool) else {
             return Err(io::Error::other("the pool has no memory for a self-test; give it 1 MiB"));
         };
-        // The checksum field of `frame` contains an arbitrary number other than 0. `to_do` replaces it by the
+        // The checksum field of `frame` contains an arbitrary number other than 0. `offload` replaces it by the
         // pseudo-header's sum.
         packet.checksum = Checksum::Verified;
-        let to_do = self.to_do(&mut packet);
+        let to_do = self.offload(&mut packet);
         let (header, payload) = packet.frame().split_at(packet.frame().len() - self.len);
-        let sent = one.transmit(&[TxFrame { header, payload, to_do }]);
+        let sent = one.transmit(&[TxFrame { header, payload, offload: to_do }]);
         pool.give(packet.into_buffer());
         match sent {
             Ok(0) => Ok(Err("the port accepts no packet".to_owned())),
@@ -111,7 +111,7 @@ impl OffloadProbe {
     }
 
     /// Returns the offload request for the probe's packet, and leaves the packet's checksum incomplete.
-    fn to_do(self, packet: &mut Packet) -> TxOffload {
+    fn offload(self, packet: &mut Packet) -> TxOffload {
         let link_len = packet.link().len();
         let place = |at: usize| (link_len + at) as u16;
         let checksum = packet.defer_checksum().map(|(start, field)| (place(start), place(field)));
@@ -136,7 +136,7 @@ impl OffloadProbe {
             for frame in frames.drain(..) {
                 let buffer = match frame {
                     Frame::Ip(mut packet) => {
-                        verdict = verdict.and_then(|()| self.look(&mut packet, &mut came));
+                        verdict = verdict.and_then(|()| self.compare(&mut packet, &mut came));
                         packet.into_buffer()
                     }
                     Frame::Other(raw, _) => raw.into_buffer(),
@@ -155,7 +155,7 @@ impl OffloadProbe {
     }
 
     /// Compares a packet with the next expected one. Ignores packets that do not belong to this probe.
-    fn look(self, packet: &mut Packet, came: &mut ProbeResult) -> Result<(), String> {
+    fn compare(self, packet: &mut Packet, came: &mut ProbeResult) -> Result<(), String> {
         let Some((offset, len)) = self.place(packet, came.len) else { return Ok(()) };
         let segment_len = packet.gso.map_or(len, |gso| usize::from(gso.segment_len));
         if self.is_gso() && segment_len != SEGMENT_LEN.min(self.len.saturating_sub(offset)) {
@@ -424,8 +424,8 @@ mod tests {
             let mut packet = Frame::copy(&frame, self.medium, Ingress(0), &mut pool).expect("it is a packet");
             packet.checksum = Checksum::Partial;
             let template = SegmentTemplate::new(&packet, Identifications::Rise).expect("it is TCP or UDP");
-            let is_gso = wire.to_do.gso.is_some();
-            let segment_len = match wire.to_do.gso {
+            let is_gso = wire.offload.gso.is_some();
+            let segment_len = match wire.offload.gso {
                 Some(_) if self.fault == Fault::CutsElsewhere => 900,
                 Some(gso) => usize::from(gso.segment_len),
                 None => wire.payload.len(),
@@ -444,7 +444,7 @@ mod tests {
                 frames.push([header, &payload].concat());
             }
             if self.fault == Fault::SumIsWrong {
-                let field_at = wire.to_do.checksum.map_or(0, |(_, field_at)| usize::from(field_at));
+                let field_at = wire.offload.checksum.map_or(0, |(_, field_at)| usize::from(field_at));
                 frames.iter_mut().for_each(|frame| frame[field_at] ^= 0x10);
             }
             if is_gso && self.fault == Fault::LosesTheLast {

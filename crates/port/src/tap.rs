@@ -65,7 +65,7 @@ impl Tap {
             sentence(&format!("{asked}: cannot create or open the device"), &error, advice)
         })?;
         let address = format!("{}:{name}", kind.scheme());
-        let offloads = speak_vnet(&file, options.offloads).map_err(|error| {
+        let offloads = enable_vnet_header(&file, options.offloads).map_err(|error| {
             sentence(&format!("{address}: cannot enable offloads"), &error, "use Linux 4.18 or newer")
         })?;
         if let (true, Some(Fanout { spread: FanoutMode::Steered(count), .. })) =
@@ -151,8 +151,8 @@ impl Tap {
     /// Takes buffers for the next frame from the pool. Without a buffer, only the virtio-net header is read, and
     /// the frame is dropped.
     fn stock(&mut self, pool: &mut Pool) {
-        if self.landing.lend_small(self.layout, pool) {
-            self.landing.lend_overflow(pool);
+        if self.landing.allocate_small(self.layout, pool) {
+            self.landing.allocate_overflow(pool);
         }
     }
 
@@ -160,7 +160,7 @@ impl Tap {
     /// payload is read into it, and all other bytes into the port's buffers.
     fn read(&mut self, place: Option<(HeaderLayout, &mut [u8])>) -> io::Result<Option<usize>> {
         let parts = match place {
-            Some((front, place)) => self.landing.parts_apart(self.layout, vnet::LEN, front, place),
+            Some((front, place)) => self.landing.split_iovecs(self.layout, vnet::LEN, front, place),
             None => self.landing.parts(self.layout, vnet::LEN),
         };
         match read_parts(&self.file, &parts) {
@@ -277,7 +277,7 @@ impl Port for Tap {
         self.receive_batch(ingress, pool, None, &mut Vec::new(), frames)
     }
 
-    fn receive_apart(
+    fn receive_split(
         &mut self,
         ingress: Ingress,
         pool: &mut Pool,
@@ -293,12 +293,12 @@ impl Port for Tap {
     /// check their length.
     fn transmit(&mut self, wires: &[TxFrame<'_>]) -> io::Result<usize> {
         for (index, wire) in wires.iter().enumerate() {
-            let header = VnetHeader::of(wire.to_do).write();
+            let header = VnetHeader::of(wire.offload).write();
             match write_parts(&self.file, [&header, wire.header, wire.payload]) {
                 Ok(()) => {}
                 Err(_) if index > 0 => return Ok(index),
                 Err(error) if would_wait(&error) => return Ok(0),
-                Err(error) => return Err(refused(&self.address, error, wire.to_do != TxOffload::default())),
+                Err(error) => return Err(refused(&self.address, error, wire.offload != TxOffload::default())),
             }
         }
         Ok(wires.len())
@@ -395,7 +395,7 @@ fn attach(file: &OwnedFd, name: &str, kind: Kind, options: &Options) -> io::Resu
 
 /// Enables the virtio-net header, and as many of the offloads `wanted` as the kernel supports. Returns the enabled
 /// offloads.
-fn speak_vnet(file: &OwnedFd, wanted: Offloads) -> io::Result<Offloads> {
+fn enable_vnet_header(file: &OwnedFd, wanted: Offloads) -> io::Result<Offloads> {
     // SAFETY: both take the address of an `int`.
     unsafe {
         ioctl(file, libc::TUNSETVNETHDRSZ, vnet::LEN as libc::c_int)?;

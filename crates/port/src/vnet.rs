@@ -56,7 +56,7 @@ impl VnetHeader {
         [self.flags, self.kind, h0, h1, s0, s1, c0, c1, o0, o1, 0, 0]
     }
 
-    /// Returns the header that requests the offloads `to_do` from the kernel.
+    /// Returns the header that requests the offloads `offload` from the kernel.
     #[inline]
     pub fn of(to_do: TxOffload) -> VnetHeader {
         let mut header = VnetHeader::default();
@@ -230,7 +230,7 @@ fn read_segments(mut segments: InnerSegments<'_>, laid: Split, pool: &mut Pool, 
     while let Some(len) = segments.next_len() {
         room.resize(len, 0);
         segments.write(&mut room);
-        match pool.share(len) {
+        match pool.allocate(len) {
             Some(mut buffer) => {
                 buffer.put(laid.at, &room);
                 frames.push(Frame::read(buffer, laid.at, len, laid.medium, laid.ingress));
@@ -411,7 +411,7 @@ mod tests {
         let said = VnetHeader { flags: 1, kind: TCP4, segment_len: 100, sum_at: 54, field_at: 16, header_len: 74 };
         let mut pool = Pool::new(1 << 20);
         let read = |pool: &mut Pool| {
-            let mut buffer = pool.share(frame.len()).expect("the pool has room");
+            let mut buffer = pool.allocate(frame.len()).expect("the pool has room");
             buffer.put(HEADROOM - 14, &frame);
             let laid =
                 Split { at: HEADROOM - 14, len: frame.len(), medium: LinkType::Ethernet, ingress: Ingress(0) };
@@ -438,7 +438,7 @@ mod tests {
             let frame = ipv4(4, inner);
             let said = VnetHeader { flags: 1, kind: TCP4, segment_len, sum_at: 54, field_at: 16, header_len: 74 };
             let mut pool = Pool::new(64 << 20);
-            let mut buffer = pool.share(frame.len()).expect("the pool has room");
+            let mut buffer = pool.allocate(frame.len()).expect("the pool has room");
             buffer.put(HEADROOM - 14, &frame);
             let laid =
                 Split { at: HEADROOM - 14, len: frame.len(), medium: LinkType::Ethernet, ingress: Ingress(0) };
@@ -501,7 +501,7 @@ mod tests {
     }
 
     fn read(said: VnetHeader, frame: &[u8]) -> Frame {
-        let mut buffer = Pool::new(1 << 20).share(frame.len()).expect("the pool has room");
+        let mut buffer = Pool::new(1 << 20).allocate(frame.len()).expect("the pool has room");
         let at = HEADROOM - 14;
         buffer.put(at, frame);
         let laid = Split { at, len: frame.len(), medium: LinkType::Ethernet, ingress: Ingress(0) };

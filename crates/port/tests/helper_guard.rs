@@ -11,7 +11,7 @@ use wideload_port::helper;
 #[test]
 fn a_route_ends_with_its_guard_device() {
     let [mut near, far] = pair();
-    let tether = near.namespace.enter(|| helper::tether("test")).expect("these tests have the right");
+    let tether = near.namespace.enter(|| helper::anchor_device("test")).expect("these tests have the right");
     let other = near.netlink.interface(tether.name()).expect("it was just made").index;
     let route = Route { source: Some(NEAR.into()), ..Route::via(Prefix::new(ip("203.0.113.0"), 24), FAR.into()) };
     let on_link = Route::on(Prefix::new(ip("198.51.100.0"), 24), near.index);

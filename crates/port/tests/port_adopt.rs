@@ -125,7 +125,7 @@ fn ours(port: &mut dyn Port) -> Vec<Vec<u8>> {
 }
 
 fn wire(frame: &[u8]) -> TxFrame<'_> {
-    TxFrame { header: frame, payload: &[], to_do: TxOffload::default() }
+    TxFrame { header: frame, payload: &[], offload: TxOffload::default() }
 }
 
 fn frame(number: u8) -> Vec<u8> {

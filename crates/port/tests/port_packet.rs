@@ -181,7 +181,7 @@ fn an_invalid_gso_packet_is_refused_by_name() {
     pair(1_500, |one, _| {
         let frame = ours(100);
         let wire =
-            TxFrame { header: &frame, payload: &[], to_do: TxOffload { checksum: Some((900, 916)), gso: None } };
+            TxFrame { header: &frame, payload: &[], offload: TxOffload { checksum: Some((900, 916)), gso: None } };
         let error = one.transmit(&[wire]).expect_err("it is nonsense");
         assert_eq!(SendError::of(&error), Some(SendError::UnsupportedOffload), "{error}");
     });

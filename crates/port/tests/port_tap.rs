@@ -87,7 +87,7 @@ fn sending_to_a_down_device_gives_an_error() {
     Namespace::new().run(|| {
         let mut tap = Tap::open("", Kind::Tun, &Options::default()).expect("a device can be made");
         let packet = [0x45, 0, 0, 20, 0, 0, 0, 0, 64, 253, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
-        let wire = TxFrame { header: &packet, payload: &[], to_do: TxOffload::default() };
+        let wire = TxFrame { header: &packet, payload: &[], offload: TxOffload::default() };
         let error = tap.transmit(&[wire]).expect_err("it is down");
         assert_eq!(SendError::of(&error), Some(SendError::Down), "{error}");
     });
@@ -101,7 +101,8 @@ fn an_unknown_gso_kind_is_refused_by_name() {
         let packet = [0x45, 0, 0, 20, 0, 0, 0, 0, 64, 253, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
         // The checksum field would be past the packet's end.
         let to_do = TxOffload { checksum: Some((500, 516)), gso: None };
-        let error = tap.transmit(&[TxFrame { header: &packet, payload: &[], to_do }]).expect_err("it is nonsense");
+        let error =
+            tap.transmit(&[TxFrame { header: &packet, payload: &[], offload: to_do }]).expect_err("it is nonsense");
         assert_eq!(SendError::of(&error), Some(SendError::UnsupportedOffload), "{error}");
     });
 }
@@ -189,7 +190,7 @@ fn a_frame_is_sent_in_two_parts() {
         let mut header = sent[..28].to_vec();
         header[12..20].rotate_left(4);
         header[26..28].fill(0);
-        let back = TxFrame { header: &header, payload: b"again", to_do: TxOffload::default() };
+        let back = TxFrame { header: &header, payload: b"again", offload: TxOffload::default() };
         assert_eq!(tap.transmit(&[back, back]).expect("it is up"), 2);
         let mut came = [0; 16];
         for _ in 0..2 {

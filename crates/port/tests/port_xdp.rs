@@ -121,7 +121,7 @@ fn a_frame_in_several_chunks_arrives_whole() {
             frame[34..].copy_from_slice(&noise[34..]);
             for split in [0, 14, 34, 60] {
                 let (header, payload) = frame.split_at(split);
-                let wire = TxFrame { header, payload, to_do: TxOffload::default() };
+                let wire = TxFrame { header, payload, offload: TxOffload::default() };
                 assert_eq!(xdp.transmit(&[wire]).expect("it is up"), 1);
                 assert!(comes(packet, &frame), "{len} bytes, {split} of them header, to the wire");
             }
@@ -183,7 +183,7 @@ fn offload_requests_are_refused_by_name() {
         assert_eq!(xdp.offloads(), port_support::NOTHING);
         let frame = ours(100);
         let wire =
-            TxFrame { header: &frame, payload: &[], to_do: TxOffload { checksum: Some((34, 50)), gso: None } };
+            TxFrame { header: &frame, payload: &[], offload: TxOffload { checksum: Some((34, 50)), gso: None } };
         let error = xdp.transmit(&[wire]).expect_err("it finishes none");
         assert_eq!(SendError::of(&error), Some(SendError::UnsupportedOffload), "{error}");
         let error = xdp.transmit(&[plain(&frame[..13])]).expect_err("it is no frame");

@@ -56,7 +56,7 @@ fn rounds(kind: &str, len: usize) -> Told {
             told = Told::default();
         }
         for _ in 0..ROUND_LEN {
-            let wire = TxFrame { header: &frame, payload: &[], to_do: TxOffload::default() };
+            let wire = TxFrame { header: &frame, payload: &[], offload: TxOffload::default() };
             while source.transmit(&[wire]).expect("it is up") == 0 {}
         }
         let mut count = 0;
@@ -94,7 +94,7 @@ fn forward(one: &mut dyn Port, other: &mut dyn Port, pool: &mut Pool, frames: &m
 }
 
 fn send(frames: &[Frame], other: &mut dyn Port) {
-    let mut wires = [TxFrame { header: &[], payload: &[], to_do: TxOffload::default() }; 64];
+    let mut wires = [TxFrame { header: &[], payload: &[], offload: TxOffload::default() }; 64];
     frames.iter().zip(&mut wires).for_each(|(frame, place)| *place = wire(frame, TxOffload::default()));
     let mut rest = &wires[..frames.len()];
     while !rest.is_empty() {

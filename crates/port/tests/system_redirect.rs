@@ -175,7 +175,7 @@ impl Helper {
     }
 
     fn write(&mut self, frame: &[u8]) {
-        let wire = TxFrame { header: frame, payload: &[], to_do: TxOffload::default() };
+        let wire = TxFrame { header: frame, payload: &[], offload: TxOffload::default() };
         assert_eq!(self.tap.transmit(&[wire]).expect("the device takes it"), 1);
     }
 }

@@ -34,10 +34,10 @@ pub struct Host {
     /// IP identification of the next packet.
     next_id: u32,
     /// Buffer for datagrams that are transmitted in fragments.
-    desk: Vec<u8>,
+    scratch: Vec<u8>,
     malformed: Malformed,
     /// The host's ends of TCP connections.
-    talkers: Vec<TcpApp>,
+    tcp_apps: Vec<TcpApp>,
     /// Time of the next planned wake-up event.
     pub planned: Time,
     /// Number of packets dropped for a wrong checksum.
@@ -59,9 +59,9 @@ impl Host {
             dont_fragment,
             open: Datagrams::default(),
             next_id: seed as u32,
-            desk: Vec::new(),
+            scratch: Vec::new(),
             malformed: Malformed::new(seed ^ u64::from(number)),
-            talkers: Vec::new(),
+            tcp_apps: Vec::new(),
             planned: Time::NEVER,
             bad_sum_count: 0,
             stray_count: 0,
@@ -152,8 +152,8 @@ impl Host {
         len: usize,
         fragment_len: usize,
     ) {
-        self.desk.resize(LEN_MAX, 0);
-        let upper = &mut self.desk[..len];
+        self.scratch.resize(LEN_MAX, 0);
+        let upper = &mut self.scratch[..len];
         let flow = &net.flows[number];
         flow.write_message(message, &mut upper[UDP_LEN..]);
         wire::write_udp(&head, flow.port(), upper);
@@ -164,7 +164,7 @@ impl Host {
             // Only the last fragment may have any length (RFC 8200 section 4.5).
             let end = if len - offset <= room { len } else { offset + (room & !7) };
             let fragment = Head { fragment: Some((offset, end < len)), ..head };
-            let payload = &self.desk[offset..end];
+            let payload = &self.scratch[offset..end];
             net.put(self.wire, fragment.header_len() + payload.len(), |room| {
                 fragment.write(room);
                 room[fragment.header_len()..].copy_from_slice(payload);
@@ -385,7 +385,7 @@ impl Host {
         if let Some((ports, seq)) = tcp_wire::quoted(quote).filter(|_| told.protocol == TCP)
             && let Some((number, end)) = flow::connection_of(ports)
         {
-            return self.hear(net, number, end, told.mtu, seq);
+            return self.receive_too_big(net, number, end, told.mtu, seq);
         }
         let number = word(quote, 2).checked_sub(PORT).map(usize::from);
         let Some(flow) = number.and_then(|number| net.flows.get_mut(number)) else { return };

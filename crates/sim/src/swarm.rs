@@ -8,7 +8,7 @@ mod text;
 use crate::coverage::Fault;
 use crate::flow::{Kind as FlowKind, Plan, Reply, Sizes, Talk};
 use crate::injected_bug::InjectedBug;
-use crate::link::{Burst, LinkShape, Queue, Red, RedMode, Reorder};
+use crate::link::{Burst, LinkShape, QueueLimit, Red, RedMode, Reorder};
 use crate::rng::Rng;
 use crate::scene::Scene;
 use crate::simulation::{Change, Outcome, Simulation, To};
@@ -161,7 +161,7 @@ fn leave_out(fault: Fault, shape: &mut LinkShape) {
 
 /// The state during the drawing of a scene.
 struct Drawing {
-    dice: Rng,
+    rng: Rng,
     seed: u64,
     /// The seed's position in a tour. [`TOUR`] consecutive seeds cover every fault and role.
     stop: u64,
@@ -185,7 +185,7 @@ impl Drawing {
             _ => Fault::ALL.get(stop as usize).map_or(&[], std::slice::from_ref),
         };
         faults.extend(forced.iter().copied().filter(|fault| !faults.contains(fault)).collect::<Vec<_>>());
-        Drawing { dice, seed, stop, faults, topology: Topology::default(), link_count: 2, least_mtu: u16::MAX }
+        Drawing { rng: dice, seed, stop, faults, topology: Topology::default(), link_count: 2, least_mtu: u16::MAX }
     }
 
     fn has(&self, fault: Fault) -> bool {
@@ -201,10 +201,10 @@ impl Drawing {
             }
         };
         let wide_mtu = match role {
-            GatewayRole::Border => self.dice.one_of(&[9_000, 9_000, 4_000, 1_500, 9_216, 65_535]).max(narrow_mtu),
+            GatewayRole::Border => self.rng.one_of(&[9_000, 9_000, 4_000, 1_500, 9_216, 65_535]).max(narrow_mtu),
             GatewayRole::WideInterface | GatewayRole::ReceiveOffload => 65_535,
         };
-        let left_count = self.dice.one_of(&[1, 1, 1, 1, 1, 1, 2, 3]);
+        let left_count = self.rng.one_of(&[1, 1, 1, 1, 1, 1, 2, 3]);
         let left = self.hosts("left", left_count);
         let gateway = self.gateway(role, "gateway");
         self.cluster(&left, gateway, wide_mtu);
@@ -223,9 +223,9 @@ impl Drawing {
             at = self.mesh(at, narrow_mtu);
             self.link_count += MESH_DIRECTION_LEN;
         }
-        let right_count = self.dice.one_of(&[1, 1, 1, 1, 1, 1, 2, 3]);
+        let right_count = self.rng.one_of(&[1, 1, 1, 1, 1, 1, 2, 3]);
         let right = self.hosts("right", right_count);
-        let far_mtu = if self.dice.one_in(5) {
+        let far_mtu = if self.rng.one_in(5) {
             let far = self.gateway(role, "far gateway");
             let shape = self.shape();
             self.topology.link([at, far], narrow_mtu, shape);
@@ -238,7 +238,7 @@ impl Drawing {
         };
         self.least_mtu = mtus.into_iter().min().unwrap_or(narrow_mtu).min(far_mtu);
         let changes = self.changes();
-        let marks_above = self.dice.one_of(&[0, 4, 20]);
+        let marks_above = self.rng.one_of(&[0, 4, 20]);
         if self.has(Fault::Mark) {
             self.topology.links.iter_mut().for_each(|link| link.marks_above = Some(marks_above));
         }
@@ -248,7 +248,7 @@ impl Drawing {
     }
 
     fn narrow_mtu(&mut self) -> u16 {
-        let drawn = self.dice.one_of(&[1_500, 1_500, 1_500, 1_500, 1_400, 1_280, 4_000, 576, 296, 68]);
+        let drawn = self.rng.one_of(&[1_500, 1_500, 1_500, 1_500, 1_400, 1_280, 4_000, 576, 296, 68]);
         match self.stop {
             SPENT_IDS => 68,
             UNENDING_HEADERS | RETIRING => 1_280,
@@ -257,19 +257,19 @@ impl Drawing {
     }
 
     fn next_mtu(&mut self, narrow_mtu: u16) -> u16 {
-        let smaller = self.dice.one_of(&[narrow_mtu, narrow_mtu, 1_500, 1_280, 1_300, 576]);
+        let smaller = self.rng.one_of(&[narrow_mtu, narrow_mtu, 1_500, 1_280, 1_300, 576]);
         smaller.min(narrow_mtu)
     }
 
     fn middle_count(&mut self) -> u64 {
-        let count = self.dice.one_of(&[0, 0, 0, 0, 0, 0, 0, 1, 2, 3]);
+        let count = self.rng.one_of(&[0, 0, 0, 0, 0, 0, 0, 1, 2, 3]);
         if self.stop >= FIRST_ROUTER && self.stop < FIRST_ROUTER + 5 { count.max(1) } else { count }
     }
 
     fn hosts(&mut self, name: &str, count: u64) -> Vec<usize> {
         let mut hosts = Vec::new();
         for number in 0..count {
-            let dont_fragment = self.dice.one_in(2);
+            let dont_fragment = self.rng.one_in(2);
             hosts.push(self.topology.node(format!("{name} {number}"), Kind::Host { dont_fragment }));
         }
         hosts
@@ -277,7 +277,7 @@ impl Drawing {
 
     fn router(&mut self) -> usize {
         let kinds = [Router::Fragments, Router::Refuses, Router::Silent, Router::ReassemblesByHop, Router::Merges];
-        let drawn = self.dice.one_of(&kinds);
+        let drawn = self.rng.one_of(&kinds);
         let forced = self.stop.checked_sub(FIRST_ROUTER).and_then(|at| kinds.get(at as usize)).copied();
         let name = format!("router {}", self.topology.nodes.len());
         self.topology.node(name, Kind::Router(forced.unwrap_or(drawn)))
@@ -320,13 +320,13 @@ impl Drawing {
         let mut members = vec![at];
         for _ in 0..MESH_LEN {
             let member = self.router();
-            let other = self.dice.one_of(&members);
+            let other = self.rng.one_of(&members);
             let other = if other == at && members.len() > 1 { members[1] } else { other };
             self.topology.link([other, member], mtu, LinkShape::default());
             members.push(member);
         }
         for _ in 0..MESH_LEN / 3 {
-            let ends = [self.dice.one_of(&members[1..]), self.dice.one_of(&members[1..])];
+            let ends = [self.rng.one_of(&members[1..]), self.rng.one_of(&members[1..])];
             if ends[0] != ends[1] {
                 self.topology.link(ends, mtu, LinkShape::default());
             }
@@ -335,7 +335,7 @@ impl Drawing {
     }
 
     fn gateway(&mut self, role: GatewayRole, name: &str) -> usize {
-        let dice = &mut self.dice;
+        let dice = &mut self.rng;
         let mut config = Gateway::new(role, 0);
         config.reassemble |= role == GatewayRole::ReceiveOffload && dice.one_in(2) || dice.one_in(8);
         config.merge = !config.reassemble && dice.one_in(2);
@@ -368,7 +368,7 @@ impl Drawing {
     }
 
     fn shape(&mut self) -> LinkShape {
-        let dice = &mut self.dice;
+        let dice = &mut self.rng;
         // Never zero: a sender distinguishes retransmissions from originals by time.
         let delay = Duration::from_micros(dice.one_of(&[1, 5, 20, 100, 1_000]));
         let jitter = delay / dice.from(1, 4) as u32;
@@ -379,8 +379,12 @@ impl Drawing {
         let reorder = Reorder { share: dice.one_of(&[0.001, 0.05, 0.3]), displacement: dice.from(1, 20) as usize };
         let duplicates = dice.one_of(&[0.001, 0.05]);
         let rate = dice.one_of(&[20_000_000, 200_000_000, 2_000_000_000]);
-        let queue =
-            dice.one_of(&[Queue::Packets(5), Queue::Packets(60), Queue::Bytes(30_000), Queue::Bytes(200_000)]);
+        let queue = dice.one_of(&[
+            QueueLimit::Packets(5),
+            QueueLimit::Packets(60),
+            QueueLimit::Bytes(30_000),
+            QueueLimit::Bytes(200_000),
+        ]);
         let mode = dice.one_of(&[RedMode::Packets, RedMode::Bytes]);
         let unit = if mode == RedMode::Packets { 1 } else { 1_000 };
         let red = Red { mode, min: 2 * unit, max: 30 * unit, share: 0.2 };
@@ -395,7 +399,7 @@ impl Drawing {
         shape.reorder = is_there(Fault::Reorder).then_some(reorder);
         shape.duplicates = if is_there(Fault::Duplicate) { duplicates } else { 0.0 };
         shape.rate_bits_per_second = (is_there(Fault::Rate) || is_there(Fault::Red)).then_some(rate);
-        shape.queue = if is_there(Fault::Rate) { queue } else { Queue::Packets(500) };
+        shape.queue = if is_there(Fault::Rate) { queue } else { QueueLimit::Packets(500) };
         shape.red = is_there(Fault::Red).then_some(red);
         shape
     }
@@ -403,17 +407,17 @@ impl Drawing {
     fn changes(&mut self) -> Vec<Change> {
         let mut changes = Vec::new();
         let shaped = self.topology.links.len();
-        let (from, stretch) = (self.dice.from(1, 3_000), self.dice.from(10, 3_000));
-        let link = self.dice.below(shaped as u64) as usize;
+        let (from, stretch) = (self.rng.from(1, 3_000), self.rng.from(10, 3_000));
+        let link = self.rng.below(shaped as u64) as usize;
         if self.has(Fault::Carrier) {
             changes.push(Change { at: Duration::from_micros(from), link, to: To::Down });
             changes.push(Change { at: Duration::from_micros(from + stretch), link, to: To::Up });
         }
         for _ in 0..if self.has(Fault::MtuChange) { 3 } else { 0 } {
-            let link = self.dice.below(shaped as u64) as usize;
+            let link = self.rng.below(shaped as u64) as usize;
             let mtu = self.topology.links[link].mtu;
-            let other = self.dice.from(u64::from(self.least_mtu.min(mtu)), u64::from(mtu)) as u16;
-            let at = Duration::from_micros(self.dice.from(1, 5_000));
+            let other = self.rng.from(u64::from(self.least_mtu.min(mtu)), u64::from(mtu)) as u16;
+            let at = Duration::from_micros(self.rng.from(1, 5_000));
             changes.push(Change { at, link, to: To::Mtu(other) });
         }
         changes
@@ -424,11 +428,11 @@ impl Drawing {
             return vec![many_fragments(left[0], right[0])];
         }
         let takes_v6 = self.least_mtu >= V6_MTU_MIN;
-        let count = self.dice.from(1, 6);
+        let count = self.rng.from(1, 6);
         let mut flows: Vec<Plan> = (0..count).map(|_| self.flow(left, right, far_mtu, count)).collect();
         if self.has(Fault::Malformed) {
             for is_v6 in [false, true].into_iter().filter(|is_v6| !is_v6 || takes_v6) {
-                let from_left = (self.dice.one_in(4) || self.stop == UNENDING_HEADERS)
+                let from_left = (self.rng.one_in(4) || self.stop == UNENDING_HEADERS)
                     && !matches!(self.stop, EVICTING | RETIRING);
                 let (from, to) = if from_left { (left[0], right[0]) } else { (right[0], left[0]) };
                 let plan = self.flow(left, right, far_mtu, count);
@@ -442,7 +446,7 @@ impl Drawing {
         let is_silent = self.topology.nodes.iter().any(|node| node.kind == Kind::Router(Router::Silent));
         let is_lossy = LOSSES.iter().any(|fault| self.has(*fault));
         let (least_mtu, link_count) = (self.least_mtu, self.link_count);
-        let dice = &mut self.dice;
+        let dice = &mut self.rng;
         let (one, other) = (dice.one_of(left), dice.one_of(right));
         let (from, to) = if dice.one_in(2) { (one, other) } else { (other, one) };
         let drawn =

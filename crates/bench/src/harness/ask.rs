@@ -26,7 +26,7 @@ pub struct Ask {
     pub sections: Option<usize>,
     /// Number of datagrams that are incomplete at the same time.
     pub datagrams: usize,
-    /// Longest output packet of the functions `fragment` and `join`, in bytes.
+    /// Longest output packet of the functions `fragment` and `merge`, in bytes.
     pub mtu: usize,
     /// Payload of each output segment of the function `segment`, in bytes.
     pub segment: usize,

@@ -4,8 +4,8 @@
 
 use super::Station;
 use super::ask::Ask;
-use super::join::{drain, ignore};
 use super::live::Live;
+use super::merge::{drain, ignore};
 use super::reassemble::SECRET;
 use super::ring::{Ring, burst, frame};
 use crate::section::Section;

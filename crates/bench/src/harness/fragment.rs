@@ -197,7 +197,7 @@ fn each(packet: &Packet, mut take: impl FnMut(WirePacket<'_>)) {
 
 #[inline(always)]
 fn copied(fragment: &WirePacket<'_>, out: &mut Output) -> (Buffer, usize) {
-    let mut buffer = out.pool.share(fragment.frame_len()).expect("the pool has a buffer for each piece");
+    let mut buffer = out.pool.allocate(fragment.frame_len()).expect("the pool has a buffer for each piece");
     buffer.put(HEADROOM, fragment.header);
     buffer.put(HEADROOM + fragment.header.len(), fragment.payload);
     (buffer, fragment.frame_len())

@@ -116,7 +116,7 @@ impl Live {
     fn pass(&mut self, now: Time, bytes: &[u8], direction: usize) {
         let Live { gateway, batch } = self;
         let pool = &mut gateway.output_mut(direction).pool;
-        let mut buffer = pool.share(bytes.len()).expect("the pool has room for one more");
+        let mut buffer = pool.allocate(bytes.len()).expect("the pool has room for one more");
         buffer.put(packet::HEADROOM, bytes);
         batch.frames.push(frame((buffer, bytes.len())));
         gateway.push(now, direction, batch);

@@ -9,8 +9,8 @@ mod ask;
 mod checksum;
 mod coalesce;
 mod fragment;
-mod join;
 mod live;
+mod merge;
 mod parse;
 mod place;
 mod plain;
@@ -84,8 +84,8 @@ fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     }
     match ask.function {
         Function::Reassemble => reassemble::open(ask, section),
-        Function::Land => place::open(ask, &section),
-        Function::Join => join::open(ask, section),
+        Function::Place => place::open(ask, &section),
+        Function::Merge => merge::open(ask, section),
         Function::Coalesce => coalesce::open(ask, section),
         Function::Fragment | Function::Segment => fragment::open(ask, section),
         Function::Checksum => checksum::open(ask, section),

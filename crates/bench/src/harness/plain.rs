@@ -67,8 +67,8 @@ pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
         return Ok(Box::new(Strings::new(ask, &section)));
     }
     let (parts, has_header) = match ask.function {
-        Function::Reassemble | Function::Land => (fragments(&section, usize::MAX), false),
-        Function::Join => (fragments(&section, ask.mtu - IPV4_LEN), false),
+        Function::Reassemble | Function::Place => (fragments(&section, usize::MAX), false),
+        Function::Merge => (fragments(&section, ask.mtu - IPV4_LEN), false),
         Function::Coalesce => (segments(&section, ask), true),
         _ => return Err("there is nothing to copy".to_string()),
     };

@@ -40,7 +40,7 @@ impl Ring {
         }
         for copy in &mut self.copies {
             for packet in self.section.packets() {
-                let mut buffer = pool.share(packet.len()).expect("the pool has room for the ring");
+                let mut buffer = pool.allocate(packet.len()).expect("the pool has room for the ring");
                 buffer.put(HEADROOM, packet);
                 copy.push((buffer, packet.len()));
             }

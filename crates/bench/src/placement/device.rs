@@ -47,7 +47,7 @@ impl Device {
     }
 
     /// Returns another port on the same device memory.
-    pub fn again(&self) -> Device {
+    pub fn same_memory(&self) -> Device {
         Device { frames: self.frames.clone(), smalls: Vec::new(), ..*self }
     }
 
@@ -65,7 +65,7 @@ impl Device {
 
     /// Copies the next frame to a buffer and parses it there. The next call of [`receive`](Self::receive) starts
     /// with the same frame.
-    pub fn look(&self, pool: &mut Pool) -> Packet {
+    pub fn copy_next(&self, pool: &mut Pool) -> Packet {
         let frame = &self.memory[self.frames[self.next].clone()];
         Frame::copy(frame, self.medium, Ingress(0), pool).expect("the frames are packets")
     }
@@ -92,7 +92,7 @@ impl Device {
         self.next = (start + count) % self.frames.len();
         assert!(count <= BATCH_COUNT && start + count <= self.frames.len(), "batches divide the ring");
         for (range, place) in self.frames[start..start + count].iter().zip(&mut places) {
-            let mut buffer = pool.share(self.buffer_len).expect("the pool has room for a batch");
+            let mut buffer = pool.allocate(self.buffer_len).expect("the pool has room for a batch");
             copy(&self.memory[range.clone()], at, &mut buffer, front, place.as_deref_mut());
             self.smalls.push(buffer);
         }

@@ -76,7 +76,7 @@ fn time(shape: &PlacementCase, rounds: usize) {
     let frames = ring(shape);
     let count = frames.len();
     let device = Device::new(&frames, 1, LinkType::Ethernet, Pages::Huge);
-    let mut arms = ARMS.map(|guessing| Receiver::new(device.again(), guessing, Pages::Huge));
+    let mut arms = ARMS.map(|guessing| Receiver::new(device.same_memory(), guessing, Pages::Huge));
     let mut plain = Plain::new(device, shape.len, shape.step);
     let passes = FRAMES_MIN.div_ceil(count);
     let mut times: [Vec<f64>; 5] = Default::default();

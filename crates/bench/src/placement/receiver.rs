@@ -61,7 +61,7 @@ impl Receiver {
     /// Receives one frame whose header is parsed before a place is chosen for its payload.
     pub fn receive_seen(&mut self, now: Time) {
         let Receiver { device, gateway, batch } = self;
-        let seen = device.look(&mut gateway.output_mut(ONLY).pool);
+        let seen = device.copy_next(&mut gateway.output_mut(ONLY).pool);
         let (places, pool) = gateway.places_for(&seen, ONLY);
         device.receive(1, places, pool, batch);
         pool.give(seen.into_buffer());
@@ -69,7 +69,7 @@ impl Receiver {
     }
 
     /// Returns the statistics of the predictions.
-    pub fn guesses(&self) -> PlacementStats {
+    pub fn placement_stats(&self) -> PlacementStats {
         self.gateway.placement_stats(ONLY)
     }
 
@@ -80,7 +80,7 @@ impl Receiver {
 
     /// Returns the bytes of payload that were copied after reception, per delivered byte.
     pub fn copied_per_byte(&self) -> f64 {
-        let PlacementStats { in_place_bytes: landed_bytes, copied_out_bytes, .. } = self.guesses();
+        let PlacementStats { in_place_bytes: landed_bytes, copied_out_bytes, .. } = self.placement_stats();
         let delivered = self.gateway.ledger(ONLY).event(Event::FragmentsUsed).bytes;
         (delivered - landed_bytes + copied_out_bytes) as f64 / delivered.max(1) as f64
     }

@@ -25,7 +25,7 @@ pub fn show() {
             let formula = (1.0 - q).powi(fragments as i32 - 1);
             let (frames, firsts) = turns(fragments, q);
             let device = Device::new(&frames, 1, LinkType::Ethernet, Pages::Small);
-            let (blind, directed) = (blind(device.again(), &firsts, fragments), directed(device));
+            let (blind, directed) = (blind(device.same_memory(), &firsts, fragments), directed(device));
             println!("{fragments:>4}{percent:>5}%{formula:>12.3}{blind:>10.3}{directed:>16.3}");
         }
     }
@@ -39,11 +39,11 @@ fn blind(device: Device, firsts: &[bool], fragments: usize) -> f64 {
         receiver.receive_plainly(NOW);
         next += 1;
         if firsts[next - 1] {
-            let before = receiver.guesses().hits;
+            let before = receiver.placement_stats().hits;
             receiver.receive(NOW, fragments - 1, |_| {});
             next += fragments - 1;
             tried += 1;
-            hit += u32::from(receiver.guesses().hits - before == fragments as u64 - 1);
+            hit += u32::from(receiver.placement_stats().hits - before == fragments as u64 - 1);
         }
     }
     f64::from(hit) / f64::from(tried.max(1))
@@ -55,7 +55,7 @@ fn directed(device: Device) -> f64 {
     let count = device.len();
     let mut receiver = Receiver::new(device, PlacementMode::Always, Pages::Small);
     (0..count).for_each(|_| receiver.receive_seen(NOW));
-    receiver.guesses().hits as f64 / count as f64
+    receiver.placement_stats().hits as f64 / count as f64
 }
 
 /// Generates frames of hosts that take turns, and for each frame, whether it starts a datagram. `q` is the chance
@@ -97,7 +97,7 @@ mod tests {
             let formula = (1.0 - q).powi(fragments as i32 - 1);
             let (frames, firsts) = turns(fragments, q);
             let device = Device::new(&frames, 1, LinkType::Ethernet, Pages::Small);
-            let rate = blind(device.again(), &firsts, fragments);
+            let rate = blind(device.same_memory(), &firsts, fragments);
             // Within 2 points (kB3), and the random error of some thousand datagrams.
             assert!((rate - formula).abs() < 0.02, "{fragments} fragments, {q}: {rate}, not {formula}");
             assert!(directed(device) > 0.99);

@@ -104,7 +104,7 @@ impl Attack {
                 }))
             }
             Attack::Collisions => {
-                let (section, datagrams) = fragments(6, 1_024, ArrivalOrder::Forward).draw(|version, index| {
+                let (section, datagrams) = fragments(6, 1_024, ArrivalOrder::Forward).generate(|version, index| {
                     let source = (index as u32 / 64) << 16;
                     (Pair { version, source, destination: 1_000 }, (index as u32 % 64) << 10)
                 });

@@ -39,19 +39,19 @@ impl Fragments {
 
     /// Generates interleaved datagrams, group after group, and their correct output.
     pub(super) fn build(&self) -> (Section, Reference) {
-        let (section, datagrams) = self.draw(usual_pair);
+        let (section, datagrams) = self.generate(usual_pair);
         (section, Reference::Payloads(datagrams))
     }
 
     pub(super) fn build_joinable(&self) -> (Section, Reference) {
-        let (section, datagrams) = self.draw(usual_pair);
+        let (section, datagrams) = self.generate(usual_pair);
         let fragments = section.len();
         (section, Reference::Runs { datagrams, fragment_len: self.fragment_len, fragments })
     }
 
     /// Generates the packets, and the payload of each datagram. `name` returns the address pair and the
     /// identification of a datagram.
-    pub(super) fn draw(&self, name: impl Fn(u8, usize) -> (Pair, u32)) -> (Section, Vec<Vec<u8>>) {
+    pub(super) fn generate(&self, name: impl Fn(u8, usize) -> (Pair, u32)) -> (Section, Vec<Vec<u8>>) {
         let waves = PACKETS_MIN.div_ceil(self.fragments * self.datagrams);
         let mut random = Rng::with_seed(SEED);
         let mut section = Section::default();

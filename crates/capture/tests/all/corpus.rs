@@ -7,7 +7,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::samples::{self, Piece};
+use crate::samples::{self, Part};
 use pcap_parser::traits::PcapNGPacketBlock;
 use pcap_parser::{Block, PcapBlockOwned, PcapError};
 use wideload_capture::{ByteOrder, Compression, Error, Item, Reader, Writer};
@@ -68,7 +68,7 @@ fn check_copy(name: &str, file: &[u8]) -> (u64, Result<(), Error>) {
             Ok(None) => break Ok(()),
             Err(error) => break Err(error),
         };
-        let mut raw = Piece::from(&item).raw;
+        let mut raw = Part::from(&item).raw;
         assert_eq!(raw, file[at..][..raw.len()], "{name}: raw bytes are those of the file");
         let offset = at as u64;
         at += raw.len();

@@ -10,11 +10,11 @@ fn a_truncated_file_gives_whole_records_and_the_offset() {
     for sample in samples::all() {
         let file = sample.bytes();
         for len in 0..=file.len() {
-            let (fragments, outcome) = samples::read(&file[..len]);
+            let (parts, outcome) = samples::read(&file[..len]);
             let (whole, packets_before, end) = sample.whole(len);
             let place = format!("{} cut at {len}", sample.name);
-            assert_eq!(fragments.len(), whole, "{place}");
-            assert!(fragments.iter().zip(&sample.fragments).all(|(found, made)| found.raw == made.raw), "{place}");
+            assert_eq!(parts.len(), whole, "{place}");
+            assert!(parts.iter().zip(&sample.parts).all(|(found, made)| found.raw == made.raw), "{place}");
             match outcome {
                 Ok(()) => assert!(end == len && len > 0, "{place}"),
                 Err(Error::UnknownFormat { .. }) => assert!(len < 4, "{place}"),
@@ -40,11 +40,11 @@ fn a_truncated_compressed_file_gives_whole_records_and_an_error() {
         writer.block(&sample.bytes()).unwrap();
         let packed = writer.finish().unwrap();
         for len in 4..packed.len() {
-            let (fragments, outcome) = samples::read(&packed[..len]);
-            assert!(fragments.iter().zip(&sample.fragments).all(|(found, made)| found.raw == made.raw));
+            let (parts, outcome) = samples::read(&packed[..len]);
+            assert!(parts.iter().zip(&sample.parts).all(|(found, made)| found.raw == made.raw));
             match outcome {
                 Err(Error::Damaged { offset, why, .. }) => {
-                    let given: usize = fragments.iter().map(|fragment| fragment.raw.len()).sum();
+                    let given: usize = parts.iter().map(|part| part.raw.len()).sum();
                     assert_eq!(offset, given as u64, "{why}");
                     assert!(why.contains("compression"), "{why}");
                 }
@@ -69,12 +69,12 @@ fn only_zeros_may_follow_a_gzip_file() {
     let packed = packed.concat();
     for zeros in [0, 1, 7, 512, 300_000] {
         let file = [&packed[..], &vec![0; zeros]].concat();
-        let (fragments, outcome) = samples::read(&file[..]);
+        let (parts, outcome) = samples::read(&file[..]);
         assert!(outcome.is_ok(), "{zeros} zeros: {outcome:?}");
-        assert_eq!(fragments.len(), sample.fragments.len(), "{zeros} zeros");
-        let (fragments, outcome) = samples::read(&[&file[..], b"x"].concat()[..]);
+        assert_eq!(parts.len(), sample.parts.len(), "{zeros} zeros");
+        let (parts, outcome) = samples::read(&[&file[..], b"x"].concat()[..]);
         assert!(matches!(outcome, Err(Error::Damaged { .. })), "{zeros} zeros and an x: {outcome:?}");
-        assert_eq!(fragments.len(), sample.fragments.len(), "{zeros} zeros and an x");
+        assert_eq!(parts.len(), sample.parts.len(), "{zeros} zeros and an x");
     }
 }
 
@@ -169,8 +169,8 @@ fn a_record_longer_than_its_snap_length_is_still_read() {
     let header = samples::pcap_header(order, Resolution::Microseconds, Variant::Standard, 96, 1);
     let record = samples::pcap_record(order, Variant::Standard, &samples::bytes(300_000), 300_000);
     let file = [header.raw, record.raw.clone(), record.raw].concat();
-    let (fragments, outcome) = samples::read(&file[..]);
-    assert!(outcome.is_ok() && fragments.len() == 3);
+    let (parts, outcome) = samples::read(&file[..]);
+    assert!(outcome.is_ok() && parts.len() == 3);
 }
 
 /// Reads a file, and writes each item. Each packet is also written as a new packet. Returns the number of items.

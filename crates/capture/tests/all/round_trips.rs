@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 
-use crate::samples::{self, Kind, ORDERS, PCAP_KINDS, Piece, Sample};
+use crate::samples::{self, Kind, ORDERS, PCAP_KINDS, Part, Sample};
 use packet::{LinkType, Time};
 use wideload_capture::{ByteOrder, Compression, Error, Format, Item, Reader, Resolution, Variant, Writer};
 
@@ -18,12 +18,10 @@ fn a_copied_capture_is_the_same_byte_for_byte() {
 #[test]
 fn every_part_of_a_file_is_found() {
     for sample in samples::all() {
-        let (fragments, outcome) = samples::read(&sample.bytes()[..]);
+        let (parts, outcome) = samples::read(&sample.bytes()[..]);
         outcome.unwrap();
-        let kinds = |fragments: &[Piece]| {
-            fragments.iter().map(|fragment| (fragment.kind, fragment.raw.clone())).collect::<Vec<_>>()
-        };
-        assert_eq!(kinds(&fragments), kinds(&sample.fragments), "{}", sample.name);
+        let kinds = |parts: &[Part]| parts.iter().map(|part| (part.kind, part.raw.clone())).collect::<Vec<_>>();
+        assert_eq!(kinds(&parts), kinds(&sample.parts), "{}", sample.name);
     }
 }
 
@@ -53,9 +51,9 @@ fn new_packets_come_back_in_every_format_and_compression() {
                     assert_eq!((record.number, record.offset), (number as u64, offset));
                     assert_eq!((record.time, record.original_len), (Some(*time), data.len() as u32));
                     assert!(record.data == data, "packet {number} of {}", start.name);
-                    assert_eq!(record.medium, Some(LinkType::Ethernet));
+                    assert_eq!(record.link_type, Some(LinkType::Ethernet));
                 }
-                offset += Piece::from(&item).raw.len() as u64;
+                offset += Part::from(&item).raw.len() as u64;
             }
             assert_eq!((number, offset), (written.len(), len), "{}", start.name);
             assert_eq!(reader.bytes_read(), file.len() as u64);
@@ -81,8 +79,8 @@ fn the_format_is_detected() {
     for order in ORDERS {
         for (resolution, variant) in PCAP_KINDS {
             let file = samples::pcap_header(order, resolution, variant, 0, 1).raw;
-            let (fragments, outcome) = samples::read(&file[..]);
-            assert!(outcome.is_ok() && fragments.len() == 1, "a file header alone is a capture of no packets");
+            let (parts, outcome) = samples::read(&file[..]);
+            assert!(outcome.is_ok() && parts.len() == 1, "a file header alone is a capture of no packets");
             assert_eq!(Reader::new(&file[..]).unwrap().format(), Format::Pcap { order, resolution, variant });
         }
         let file = samples::section_header(order, -1).raw;
@@ -98,7 +96,7 @@ fn each_section_has_its_own_byte_order_and_interfaces() {
     let mut found = Vec::new();
     while let Some(item) = reader.next().unwrap() {
         if let Item::Packet(record) = item {
-            found.push((record.interface, record.link_type, record.time.map(Time::nanos), record.data.len()));
+            found.push((record.interface, record.pcap_link_type, record.time.map(Time::nanos), record.data.len()));
         }
     }
     let one = [
@@ -115,7 +113,7 @@ fn each_section_has_its_own_byte_order_and_interfaces() {
 fn a_new_packet_uses_its_interfaces_time_units() {
     for order in ORDERS {
         let mut writer = Writer::new(Vec::new(), Compression::None).unwrap();
-        write_start(&mut writer, &Sample { name: String::new(), fragments: samples::section(order)[..3].to_vec() });
+        write_start(&mut writer, &Sample { name: String::new(), parts: samples::section(order)[..3].to_vec() });
         let time = Time::from_nanos(1_012_500_000_000);
         writer.packet(1, Some(time), &[&samples::bytes(7)]).unwrap();
         let file = writer.finish().unwrap();
@@ -134,8 +132,7 @@ fn only_a_snap_length_that_is_too_small_is_raised() {
                 vec![samples::section_header(order, -1), samples::interface(order, 1, len, &comment)]
             };
             for (given, expected) in [(pcap(before), pcap(after)), (pcapng(before), pcapng(after))] {
-                let [given, expected] =
-                    [given, expected].map(|fragments| Sample { name: String::new(), fragments });
+                let [given, expected] = [given, expected].map(|parts| Sample { name: String::new(), parts });
                 assert_eq!(copy(&given.bytes()[..], Compression::None).0, expected.bytes());
             }
         }
@@ -148,14 +145,14 @@ fn a_truncated_simple_packet_stays_readable_under_a_raised_snap_length() {
         let start = [samples::section_header(order, -1), samples::interface(order, 1, 96, b"")];
         let whole = samples::simple(order, &samples::bytes(60), 60);
         let cut = samples::simple(order, &samples::bytes(96), 1514);
-        let fragments = [&start[..], &[whole.clone(), cut, whole.clone()]].concat();
-        let file = Sample { name: String::new(), fragments }.bytes();
+        let parts = [&start[..], &[whole.clone(), cut, whole.clone()]].concat();
+        let file = Sample { name: String::new(), parts }.bytes();
 
         let (copy, outcome) = copy(&file[..], Compression::None);
         outcome.unwrap();
-        let (fragments, outcome) = samples::read(&copy[..]);
+        let (parts, outcome) = samples::read(&copy[..]);
         outcome.unwrap();
-        assert_eq!((&fragments[2].raw, &fragments[4].raw), (&whole.raw, &whole.raw));
+        assert_eq!((&parts[2].raw, &parts[4].raw), (&whole.raw, &whole.raw));
         let mut reader = Reader::new(&copy[..]).unwrap();
         let mut found = Vec::new();
         while let Some(item) = reader.next().unwrap() {
@@ -185,7 +182,7 @@ fn the_upper_half_of_the_network_field_is_no_part_of_the_link_type() {
     let mut reader = Reader::new(&file[..]).unwrap();
     reader.next().unwrap();
     let Some(Item::Packet(record)) = reader.next().unwrap() else { panic!("a packet is there") };
-    assert_eq!((record.link_type, record.medium), (276, Some(LinkType::Cooked2)));
+    assert_eq!((record.pcap_link_type, record.link_type), (276, Some(LinkType::Cooked2)));
 }
 
 #[test]
@@ -193,9 +190,9 @@ fn concatenated_compressed_files_are_one_capture() {
     for sample in samples::all() {
         let file = sample.bytes();
         let cuts = [0, 3, file.len() / 2, file.len()];
-        let fragments = || cuts.windows(2).map(|cut| &file[cut[0]..cut[1]]);
-        let gzip: Vec<u8> = fragments().flat_map(gzip).collect();
-        let zstd: Vec<u8> = fragments().flat_map(|fragment| zstd::encode_all(fragment, 0).unwrap()).collect();
+        let parts = || cuts.windows(2).map(|cut| &file[cut[0]..cut[1]]);
+        let gzip: Vec<u8> = parts().flat_map(gzip).collect();
+        let zstd: Vec<u8> = parts().flat_map(|part| zstd::encode_all(part, 0).unwrap()).collect();
         let skipped = [b"\x50\x2a\x4d\x18\x02\0\0\0hi", &zstd[..]].concat();
         for packed in [gzip, zstd, skipped] {
             let (copy, outcome) = copy(&packed[..], Compression::None);
@@ -285,14 +282,14 @@ fn starts() -> Vec<(Sample, u64)> {
     let mut starts = Vec::new();
     for order in ORDERS {
         for (resolution, variant) in PCAP_KINDS {
-            let fragments = vec![samples::pcap_header(order, resolution, variant, 0, 1)];
+            let parts = vec![samples::pcap_header(order, resolution, variant, 0, 1)];
             let nanos = if resolution == Resolution::Nanoseconds { 1 } else { 1000 };
-            starts.push((Sample { name: format!("{order:?} {resolution:?} {variant:?}"), fragments }, nanos));
+            starts.push((Sample { name: format!("{order:?} {resolution:?} {variant:?}"), parts }, nanos));
         }
         for (exponent, nanos) in [(3, 1_000_000), (6, 1000), (9, 1), (0x80 | 30, 1)] {
             let resolution = samples::option(order, 9, &[exponent]);
-            let fragments = vec![samples::section_header(order, -1), samples::interface(order, 1, 0, &resolution)];
-            starts.push((Sample { name: format!("{order:?} {exponent}"), fragments }, nanos));
+            let parts = vec![samples::section_header(order, -1), samples::interface(order, 1, 0, &resolution)];
+            starts.push((Sample { name: format!("{order:?} {exponent}"), parts }, nanos));
         }
     }
     starts
@@ -306,10 +303,10 @@ fn packets(nanos: u64) -> Vec<(Time, Vec<u8>)> {
 }
 
 fn write_start(writer: &mut Writer<Vec<u8>>, start: &Sample) {
-    for fragment in &start.fragments {
-        match fragment.kind {
-            Kind::Header => writer.header(&fragment.raw).unwrap(),
-            _ => writer.interface(&fragment.raw).unwrap(),
+    for part in &start.parts {
+        match part.kind {
+            Kind::Header => writer.header(&part.raw).unwrap(),
+            _ => writer.interface(&part.raw).unwrap(),
         }
     }
 }

@@ -6,11 +6,11 @@ use wideload_capture::{ByteOrder, Item, Reader, Resolution, Variant};
 #[derive(Clone)]
 pub struct Sample {
     pub name: String,
-    pub fragments: Vec<Piece>,
+    pub parts: Vec<Part>,
 }
 
 #[derive(Clone)]
-pub struct Piece {
+pub struct Part {
     pub kind: Kind,
     pub raw: Vec<u8>,
 }
@@ -25,34 +25,34 @@ pub enum Kind {
 
 impl Sample {
     pub fn bytes(&self) -> Vec<u8> {
-        self.fragments.iter().flat_map(|fragment| fragment.raw.clone()).collect()
+        self.parts.iter().flat_map(|part| part.raw.clone()).collect()
     }
 
     /// For the first `len` bytes, returns the number of complete items, the number of packets among them, and the
     /// offset of the next item.
     pub fn whole(&self, len: usize) -> (usize, u64, usize) {
-        let (mut fragments, mut packets, mut end) = (0, 0, 0);
-        for fragment in &self.fragments {
-            if end + fragment.raw.len() > len {
+        let (mut parts, mut packets, mut end) = (0, 0, 0);
+        for part in &self.parts {
+            if end + part.raw.len() > len {
                 break;
             }
-            end += fragment.raw.len();
-            fragments += 1;
-            packets += u64::from(fragment.kind == Kind::Packet);
+            end += part.raw.len();
+            parts += 1;
+            packets += u64::from(part.kind == Kind::Packet);
         }
-        (fragments, packets, end)
+        (parts, packets, end)
     }
 }
 
-impl From<&Item<'_>> for Piece {
-    fn from(item: &Item<'_>) -> Piece {
+impl From<&Item<'_>> for Part {
+    fn from(item: &Item<'_>) -> Part {
         let (kind, raw) = match *item {
             Item::Header(raw) => (Kind::Header, raw),
             Item::Interface(raw) => (Kind::Interface, raw),
             Item::Block(raw) => (Kind::Block, raw),
             Item::Packet(record) => (Kind::Packet, record.raw),
         };
-        Piece { kind, raw: raw.to_vec() }
+        Part { kind, raw: raw.to_vec() }
     }
 }
 
@@ -61,17 +61,17 @@ pub fn all() -> Vec<Sample> {
     let mut samples = Vec::new();
     for order in ORDERS {
         for (resolution, variant) in PCAP_KINDS {
-            let mut fragments = vec![pcap_header(order, resolution, variant, 262_144, 1)];
+            let mut parts = vec![pcap_header(order, resolution, variant, 262_144, 1)];
             for len in [0, 1, 60, 61, 1514] {
-                fragments.push(pcap_record(order, variant, &bytes(len), len as u32 + 4));
+                parts.push(pcap_record(order, variant, &bytes(len), len as u32 + 4));
             }
-            samples.push(Sample { name: format!("pcap {order:?} {resolution:?} {variant:?}"), fragments });
+            samples.push(Sample { name: format!("pcap {order:?} {resolution:?} {variant:?}"), parts });
         }
-        samples.push(Sample { name: format!("pcapng {order:?}"), fragments: section(order) });
+        samples.push(Sample { name: format!("pcapng {order:?}"), parts: section(order) });
     }
     let [little, big] = ORDERS.map(section);
-    let fragments = [little.clone(), big.clone(), big, little].concat();
-    samples.push(Sample { name: "pcapng of four sections".into(), fragments });
+    let parts = [little.clone(), big.clone(), big, little].concat();
+    samples.push(Sample { name: "pcapng of four sections".into(), parts });
     samples
 }
 
@@ -89,28 +89,28 @@ pub fn pcap_header(
     variant: Variant,
     snap_len: u32,
     network: u32,
-) -> Piece {
+) -> Part {
     let magic = match (resolution, variant) {
         (_, Variant::Modified) => 0xa1b2_cd34,
         (Resolution::Microseconds, _) => 0xa1b2_c3d4,
         (Resolution::Nanoseconds, _) => 0xa1b2_3c4d,
     };
     let raw = [u32(order, magic), u16(order, 2), u16(order, 4), u32(order, 0), u32(order, 0)].concat();
-    Piece { kind: Kind::Header, raw: [raw, u32(order, snap_len), u32(order, network)].concat() }
+    Part { kind: Kind::Header, raw: [raw, u32(order, snap_len), u32(order, network)].concat() }
 }
 
-pub fn pcap_record(order: ByteOrder, variant: Variant, data: &[u8], original_len: u32) -> Piece {
+pub fn pcap_record(order: ByteOrder, variant: Variant, data: &[u8], original_len: u32) -> Part {
     let fields = [1_700_000_000, 123_456, data.len() as u32, original_len];
     let mut raw: Vec<u8> = fields.into_iter().flat_map(|field| u32(order, field)).collect();
     if variant == Variant::Modified {
         raw.extend([1, 2, 3, 4, 5, 6, 7, 8]);
     }
     raw.extend(data);
-    Piece { kind: Kind::Packet, raw }
+    Part { kind: Kind::Packet, raw }
 }
 
 /// A pcapng section with two interfaces and every kind of block.
-pub fn section(order: ByteOrder) -> Vec<Piece> {
+pub fn section(order: ByteOrder) -> Vec<Part> {
     // if_tsresol = 2^-20, if_tsoffset = 1,000 s, end of options.
     let offset = match order {
         ByteOrder::Little => 1000i64.to_le_bytes(),
@@ -135,7 +135,7 @@ pub fn section(order: ByteOrder) -> Vec<Piece> {
     ]
 }
 
-pub fn section_header(order: ByteOrder, section_len: i64) -> Piece {
+pub fn section_header(order: ByteOrder, section_len: i64) -> Part {
     let section_len = match order {
         ByteOrder::Little => section_len.to_le_bytes().to_vec(),
         ByteOrder::Big => section_len.to_be_bytes().to_vec(),
@@ -144,7 +144,7 @@ pub fn section_header(order: ByteOrder, section_len: i64) -> Piece {
     block(order, Kind::Header, 0x0a0d_0d0a, &body)
 }
 
-pub fn interface(order: ByteOrder, link_type: u16, snap_len: u32, options: &[u8]) -> Piece {
+pub fn interface(order: ByteOrder, link_type: u16, snap_len: u32, options: &[u8]) -> Part {
     let body = [u16(order, link_type), u16(order, 0), u32(order, snap_len), options.to_vec()].concat();
     block(order, Kind::Interface, 1, &body)
 }
@@ -153,27 +153,27 @@ pub fn option(order: ByteOrder, code: u16, value: &[u8]) -> Vec<u8> {
     padded([u16(order, code), u16(order, value.len() as u16), value.to_vec()].concat())
 }
 
-pub fn enhanced(order: ByteOrder, interface: u32, ticks: u64, data: &[u8], len: u32, options: &[u8]) -> Piece {
+pub fn enhanced(order: ByteOrder, interface: u32, ticks: u64, data: &[u8], len: u32, options: &[u8]) -> Part {
     let fields = [interface, (ticks >> 32) as u32, ticks as u32, data.len() as u32, len];
     let fields = fields.into_iter().flat_map(|field| u32(order, field)).collect();
     block(order, Kind::Packet, 6, &[fields, padded(data.to_vec()), options.to_vec()].concat())
 }
 
-pub fn simple(order: ByteOrder, data: &[u8], len: u32) -> Piece {
+pub fn simple(order: ByteOrder, data: &[u8], len: u32) -> Part {
     block(order, Kind::Packet, 3, &[u32(order, len), padded(data.to_vec())].concat())
 }
 
-pub fn obsolete(order: ByteOrder, interface: u16, ticks: u64, data: &[u8]) -> Piece {
+pub fn obsolete(order: ByteOrder, interface: u16, ticks: u64, data: &[u8]) -> Part {
     let fields = [(ticks >> 32) as u32, ticks as u32, data.len() as u32, data.len() as u32];
     let fields = fields.into_iter().flat_map(|field| u32(order, field)).collect();
     let numbers = [u16(order, interface), u16(order, 0xffff)].concat();
     block(order, Kind::Packet, 2, &[numbers, fields, padded(data.to_vec())].concat())
 }
 
-pub fn block(order: ByteOrder, kind: Kind, block_type: u32, body: &[u8]) -> Piece {
+pub fn block(order: ByteOrder, kind: Kind, block_type: u32, body: &[u8]) -> Part {
     let body = padded(body.to_vec());
     let len = u32(order, 12 + body.len() as u32);
-    Piece { kind, raw: [u32(order, block_type), len.clone(), body, len].concat() }
+    Part { kind, raw: [u32(order, block_type), len.clone(), body, len].concat() }
 }
 
 /// `len` bytes, each different from its neighbours.
@@ -201,19 +201,19 @@ fn padded(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 /// All items that a reader returns, and its outcome.
-pub fn read(file: impl std::io::Read) -> (Vec<Piece>, Result<(), wideload_capture::Error>) {
-    let mut fragments = Vec::new();
+pub fn read(file: impl std::io::Read) -> (Vec<Part>, Result<(), wideload_capture::Error>) {
+    let mut parts = Vec::new();
     let mut reader = match Reader::new(file) {
         Ok(reader) => reader,
-        Err(error) => return (fragments, Err(error)),
+        Err(error) => return (parts, Err(error)),
     };
     loop {
         match reader.next() {
-            Ok(Some(item)) => fragments.push(Piece::from(&item)),
-            Ok(None) => return (fragments, Ok(())),
+            Ok(Some(item)) => parts.push(Part::from(&item)),
+            Ok(None) => return (parts, Ok(())),
             Err(error) => {
                 assert!(matches!(reader.next(), Ok(None)), "nothing comes after an error");
-                return (fragments, Err(error));
+                return (parts, Err(error));
             }
         }
     }

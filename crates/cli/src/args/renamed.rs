@@ -49,6 +49,80 @@ pub fn warnings(args: impl Iterator<Item = String>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::Args;
+    use clap::{CommandFactory, Parser};
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_former_name_is_parsed_as_its_new_name_with_one_warning() {
+        for (former, now) in OPTIONS {
+            let lines: Vec<_> = LINES.iter().filter(|(_, option, _)| *option == now).collect();
+            assert!(!lines.is_empty(), "{now} is in no line");
+            for (command, _, value) in lines {
+                compare(command, [former, value], [now, value], [former, now]);
+            }
+        }
+        for (option, former, now) in VALUES {
+            let line = LINES.iter().find(|(_, of, value)| (*of, *value) == (option, now));
+            let (command, ..) = line.unwrap_or_else(|| panic!("{option} {now} is in no line"));
+            compare(command, [option, former], [option, now], [former, now]);
+        }
+    }
+
+    #[test]
+    fn every_alias_is_in_the_tables() {
+        let (mut options, mut values) = (BTreeSet::new(), BTreeSet::new());
+        let mut commands = vec![Args::command()];
+        while let Some(command) = commands.pop() {
+            commands.extend(command.get_subcommands().cloned());
+            for arg in command.get_arguments() {
+                let Some(name) = arg.get_long() else { continue };
+                for alias in arg.get_all_aliases().unwrap_or_default() {
+                    options.insert((format!("--{alias}"), format!("--{name}")));
+                }
+                for value in arg.get_possible_values() {
+                    let now = value.get_name().to_owned();
+                    let former = value.get_name_and_aliases().skip(1);
+                    values.extend(former.map(|former| (format!("--{name}"), former.to_owned(), now.clone())));
+                }
+            }
+        }
+        assert_eq!(options, OPTIONS.map(|(former, now)| (former.to_owned(), now.to_owned())).into());
+        let owned = VALUES.map(|(option, former, now)| (option.to_owned(), former.to_owned(), now.to_owned()));
+        assert_eq!(values, owned.into());
+    }
+
+    /// Compares two command lines that differ in the option or in its value, with a blank and with `=` between them.
+    fn compare(command: &str, former: [&str; 2], now: [&str; 2], names: [&str; 2]) {
+        for between in [" ", "="] {
+            let [former, now] = [former, now].map(|words| format!("wideload {command} {}", words.join(between)));
+            assert_eq!(parsed(&former), parsed(&now), "{former}");
+            let said = warnings(former.split(' ').skip(1).map(str::to_owned));
+            assert!(said.len() == 1 && names.iter().all(|name| said[0].contains(name)), "{former}: {said:?}");
+            assert_eq!(warnings(now.split(' ').skip(1).map(str::to_owned)), [""; 0], "{now}");
+        }
+    }
+
+    fn parsed(line: &str) -> String {
+        let args = Args::try_parse_from(line.split(' ')).unwrap_or_else(|error| panic!("{line}: {error}"));
+        format!("{args:?}")
+    }
+
+    /// A command with each renamed option and each renamed value: command, option, value.
+    const LINES: [(&str, &str, &str); 11] = [
+        (REWRITE, "--icmp-source", "192.0.2.1"),
+        (REWRITE, "--fragment-policy", "merge"),
+        (REWRITE, "--fragment-policy", "reassemble-hop"),
+        (REWRITE, "--fragment-policy-for", "192.0.2.0/24"),
+        (REWRITE, "--timeout", "0.1"),
+        (REWRITE, "--off", "merge"),
+        ("lab differential", "--gso-packets", "5"),
+        ("lab border", "--scene", "no-gro"),
+        ("lab border", "--scene", "middle-gro"),
+        ("lab border", "--scene", "gro"),
+        ("lab border", "--scene", "tso"),
+    ];
+    const REWRITE: &str = "rewrite in.pcap out.pcap --mtu 9000";
 
     #[test]
     fn each_former_name_is_a_warning() {

@@ -114,10 +114,10 @@ fn a_status_of_version_0_1_is_read_with_every_value() {
         }
         for (end, old) in [(&group.wide, &old["wide"]), (&group.narrow, &old["narrow"])] {
             for it in PortIn::ALL {
-                assert_eq!(Value::from(end.came(*it)), old["came"][it.former_name().unwrap_or(it.name())]);
+                assert_eq!(Value::from(end.rx(*it)), old["came"][it.former_name().unwrap_or(it.name())]);
             }
             for it in PortOut::ALL {
-                assert_eq!(Value::from(end.went(*it)), old["went"][it.former_name().unwrap_or(it.name())]);
+                assert_eq!(Value::from(end.tx(*it)), old["went"][it.former_name().unwrap_or(it.name())]);
             }
             assert_eq!((end.came.len(), end.went.len()), (PortIn::ALL.len(), PortOut::ALL.len()));
         }
@@ -152,14 +152,14 @@ fn worker_processes_of_version_0_1_and_this_one_understand_each_other() {
     let losses = Losses { not_received: 1, truncated: 2, panicked: 3 };
     assert!(matches!(lost, ToSupervisor::Lost(it) if it == losses), "{lost:?}");
     let number = 7;
-    let wish = ToSupervisor::SupervisorRequest { number, wish: SupervisorRequest::Restart };
+    let wish = ToSupervisor::SupervisorRequest { number, request: SupervisorRequest::Restart };
     assert_eq!(serde_json::to_string(&wish).unwrap(), r#"{"Wish":{"number":7,"wish":"Restart"}}"#);
     for name in ["Wish", "SupervisorRequest"] {
         let text = format!(r#"{{"{name}":{{"number":7,"wish":"Restart"}}}}"#);
         let read = serde_json::from_str(&text).unwrap();
         let expected = SupervisorRequest::Restart;
         assert!(
-            matches!(read, ToSupervisor::SupervisorRequest { number: 7, wish } if wish == expected),
+            matches!(read, ToSupervisor::SupervisorRequest { number: 7, request } if request == expected),
             "{read:?}"
         );
     }

@@ -2,6 +2,7 @@
 
 mod closed_output;
 mod command;
+mod former_names;
 mod golden;
 mod json;
 mod mutations;

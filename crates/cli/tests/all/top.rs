@@ -15,6 +15,20 @@ fn the_screen_shows_rates_lengths_stages_and_losses() {
 }
 
 #[test]
+fn the_guide_names_the_parts_of_the_screen() {
+    let guide = include_str!("../../../../docs/guide.md");
+    let (_, table) = guide.split_once("| part | contents |\n|---|---|\n").expect("the guide lists the parts");
+    let rows = table.lines().take_while(|line| line.starts_with("| "));
+    let parts: Vec<&str> = rows.filter_map(|row| row[2..].split(" | ").next()).collect();
+    assert_eq!(parts.len(), 5);
+    let screen = view().table(100);
+    // The title and the stages have no heading of their own.
+    for part in parts.iter().filter(|part| !["title", "stages"].contains(part)) {
+        assert!(screen.contains(&format!("{part} ─")), "{part} is no part of the screen:\n{screen}");
+    }
+}
+
+#[test]
 fn losses_alone_are_red() {
     let mut terminal = Terminal::new(TestBackend::new(100, 40)).unwrap();
     terminal.draw(|frame| view().draw(frame)).unwrap();

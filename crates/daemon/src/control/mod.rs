@@ -127,7 +127,7 @@ impl Serve for Handler {
         // A client that is gone, or silent for long, is disconnected.
         while let Ok(Some(line)) = line(&mut connection, &mut bytes) {
             let (answer, stops) = match line {
-                RequestLine::Whole(line) => self.answer(&line),
+                RequestLine::Complete(line) => self.answer(&line),
                 RequestLine::TooLong => {
                     (spell(Err("the request is longer than 64 KiB; send a shorter one".into())), false)
                 }
@@ -142,7 +142,7 @@ impl Serve for Handler {
         }
     }
 
-    fn turn_away(&self, mut stream: UnixStream) {
+    fn reject_busy(&self, mut stream: UnixStream) {
         let busy = spell(Err("16 connections are open, the maximum; try again later".into()));
         // One write: a client that misses it finds the connection closed.
         let _ = stream.write(busy.as_bytes());
@@ -227,7 +227,7 @@ impl Handler {
 
 /// A line that was read from a client.
 enum RequestLine {
-    Whole(Vec<u8>),
+    Complete(Vec<u8>),
     TooLong,
 }
 
@@ -236,36 +236,36 @@ enum RequestLine {
 fn line(connection: &mut Connection<'_, UnixStream>, bytes: &mut Vec<u8>) -> io::Result<Option<RequestLine>> {
     let deadline = Instant::now() + READ_TIMEOUT;
     let mut is_too_long = false;
-    let mut fragment = [0; 4096];
+    let mut chunk = [0; 4096];
     loop {
         if let Some(at) = bytes.iter().position(|byte| *byte == b'\n') {
             let rest = bytes.split_off(at + 1);
             let mut line = std::mem::replace(bytes, rest);
             line.pop();
-            return Ok(Some(if is_too_long { RequestLine::TooLong } else { RequestLine::Whole(line) }));
+            return Ok(Some(if is_too_long { RequestLine::TooLong } else { RequestLine::Complete(line) }));
         }
         if bytes.len() > LINE_LEN_MAX {
             is_too_long = true;
             bytes.clear();
         }
-        match connection.read(&mut fragment, deadline)? {
+        match connection.read(&mut chunk, deadline)? {
             // The last line needs no line end.
             0 if bytes.is_empty() => return Ok(None),
             0 => {
                 return Ok(Some(if is_too_long {
                     RequestLine::TooLong
                 } else {
-                    RequestLine::Whole(std::mem::take(bytes))
+                    RequestLine::Complete(std::mem::take(bytes))
                 }));
             }
-            count => bytes.extend_from_slice(&fragment[..count]),
+            count => bytes.extend_from_slice(&chunk[..count]),
         }
     }
 }
 
 /// An answer without the schema number, which [`json::line`] adds.
 #[derive(Serialize)]
-struct Answer {
+struct RequestOutcome {
     ok: bool,
     #[serde(flatten)]
     fields: Map<String, Value>,
@@ -284,7 +284,7 @@ fn spell(answer: Result<Value, RequestError>) -> String {
             }
         }
     }
-    json::line(&Answer { ok, fields }).expect("an answer is an object")
+    json::line(&RequestOutcome { ok, fields }).expect("an answer is an object")
 }
 
 impl From<String> for RequestError {

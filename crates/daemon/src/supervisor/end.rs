@@ -6,7 +6,7 @@
 use super::child::{Child, State};
 use super::{LOOK, Supervisor};
 use crate::messages::{ToWorker, say};
-use gateway::commands::Farewell;
+use gateway::commands::ShutdownNotices;
 use gateway::worker::FAREWELL_TIMEOUT;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::os::fd::AsFd;
@@ -16,7 +16,7 @@ impl Supervisor {
     /// Makes the worker process release its packets and end. Dropping `self` reverts the changes to the host.
     pub(super) fn end(mut self) {
         self.notify.stopping();
-        if let Some(seized) = &self.seized {
+        if let Some(seized) = &self.host_changes {
             seized.stop_taking();
         }
         match self.successor.take() {
@@ -44,8 +44,8 @@ impl Supervisor {
         }
     }
 
-    pub(super) fn say_farewell(&self, farewell: Farewell) {
-        let Farewell { told, untold, forgotten } = farewell;
+    pub(super) fn say_farewell(&self, farewell: ShutdownNotices) {
+        let ShutdownNotices { told, untold, forgotten } = farewell;
         let mtu = self.config.narrow.mtu;
         let of = |count: u64| format!("{count} connection{}", if count == 1 { "" } else { "s" });
         if told > 0 {

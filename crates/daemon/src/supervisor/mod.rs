@@ -22,7 +22,7 @@ pub use crate::fd_store::VERSION;
 use crate::fd_store::{self, InheritedFds, ListeningSockets, RestartState, StoredPort};
 use crate::gro::Gro;
 use crate::interface_watch::InterfaceWatch;
-use crate::messages::{Begin, Done, Heard, SupervisorRequest, ToSupervisor, ToWorker, receive, say};
+use crate::messages::{Begin, Done, Received, SupervisorRequest, ToSupervisor, ToWorker, receive, say};
 use crate::notify::Notify;
 use crate::own_addresses;
 use crate::roles::HostChanges;
@@ -52,12 +52,12 @@ pub struct Supervisor {
     program: PathBuf,
     signals: Signals,
     notify: Notify,
-    voice: StderrLog,
+    log: StderrLog,
     /// Claims on the interfaces, so that no other gateway serves them.
     claims: Claims,
     ports: Vec<StoredPort>,
     sockets: ListeningSockets,
-    seized: Option<HostChanges>,
+    host_changes: Option<HostChanges>,
     /// The interfaces whose GRO was switched on.
     gro: Gro,
     /// The workers' heartbeat; `None` if no program in the kernel watches it.
@@ -72,7 +72,7 @@ pub struct Supervisor {
     deaths: VecDeque<Instant>,
     /// Time before which no other worker process is started.
     pauses_until: Instant,
-    is_careful: bool,
+    is_degraded: bool,
     /// The configuration that the worker process is adopting: its text, the configuration itself, and the client
     /// that waits. `None` if no reload is under way.
     reload: Option<(String, Config, Waiter)>,
@@ -159,22 +159,22 @@ impl Supervisor {
                 }
             }
             self.look_at_worker();
-            self.look_at_heir();
-            self.interfaces.news(&self.config).iter().for_each(|news| self.say(news));
-            if let Some(trouble) = self.seized.as_ref().and_then(HostChanges::trouble) {
+            self.poll_successor();
+            self.interfaces.new_mismatches(&self.config).iter().for_each(|news| self.say(news));
+            if let Some(trouble) = self.host_changes.as_ref().and_then(HostChanges::trouble) {
                 self.say(&trouble);
             }
-            if self.fulfil() == Go::End {
+            if self.fulfil() == Next::Exit {
                 return;
             }
         }
     }
 
     /// Carries out the oldest request, unless a reload or restart is under way.
-    fn fulfil(&mut self) -> Go {
+    fn fulfil(&mut self) -> Next {
         let is_settled = self.successor.is_none() && self.reload.is_none();
         if !is_settled || !self.worker.as_ref().is_some_and(|worker| worker.beats) {
-            return Go::On;
+            return Next::Continue;
         }
         match self.wanted.pop_front() {
             None => {}
@@ -182,10 +182,10 @@ impl Supervisor {
             Some((SupervisorRequest::Restart, waiter)) => self.restart(waiter),
             Some((SupervisorRequest::Stop, waiter)) => {
                 self.answer(waiter, Ok("the gateway is stopping".to_owned()));
-                return Go::End;
+                return Next::Exit;
             }
         }
-        Go::On
+        Next::Continue
     }
 
     fn wait(&self, others: &[BorrowedFd<'_>]) {
@@ -222,9 +222,9 @@ impl Supervisor {
         let state = child.state();
         loop {
             match receive(&child.socket) {
-                Ok(Heard::Said(said, _)) => self.receive(child, said),
-                Ok(Heard::Nothing) => break,
-                Ok(Heard::Gone) => break,
+                Ok(Received::Said(said, _)) => self.receive(child, said),
+                Ok(Received::Nothing) => break,
+                Ok(Received::Gone) => break,
                 Err(error) => {
                     child.kill();
                     return State::Died(format!("sent an invalid message and was killed: {error}"));
@@ -243,13 +243,13 @@ impl Supervisor {
             }
             ToSupervisor::Reloaded(outcome) => self.reloaded(outcome, child),
             ToSupervisor::Reopen { end, index } => self.reopen(end, index, child),
-            ToSupervisor::SupervisorRequest { number, wish } if self.wanted.len() < WISHES_MAX => {
+            ToSupervisor::SupervisorRequest { number, request: wish } if self.wanted.len() < WISHES_MAX => {
                 self.wanted.push_back((wish, Some(number)));
             }
             ToSupervisor::SupervisorRequest { number, .. } => {
                 self.answer_by(child, Some(number), Err("too many requests are pending; try again".to_owned()));
             }
-            ToSupervisor::Farewell(farewell) => self.say_farewell(farewell),
+            ToSupervisor::ShutdownNotices(farewell) => self.say_farewell(farewell),
             ToSupervisor::Lost(losses) => self.lose(losses),
         }
         child.heard_at = Instant::now();
@@ -297,9 +297,9 @@ impl Supervisor {
         while self.deaths.front().is_some_and(|death| now.duration_since(*death) > DEATHS_WITHIN) {
             self.deaths.pop_front();
         }
-        let was_careful = self.is_careful;
-        self.is_careful |= self.deaths.len() >= DEATHS_MAX;
-        let after = if self.is_careful && !was_careful {
+        let was_careful = self.is_degraded;
+        self.is_degraded |= self.deaths.len() >= DEATHS_MAX;
+        let after = if self.is_degraded && !was_careful {
             ", the third time: the next one bypasses reassembly, merging and coalescing until a reload"
         } else {
             ""
@@ -314,12 +314,12 @@ impl Supervisor {
         let begin = Begin {
             file: self.path.to_string_lossy().into_owned(),
             text: self.text.clone(),
-            is_careful: self.is_careful,
+            is_degraded: self.is_degraded,
             ports: self.ports.iter().map(|port| port.told.clone()).collect(),
             has_control: true,
             has_metrics: self.sockets.metrics.is_some(),
             has_heartbeat: self.heartbeat.is_some(),
-            has_heritage: pipe.is_some(),
+            has_handoff: pipe.is_some(),
             own_addresses: self.config.own_addresses,
             losses: self.losses,
         };
@@ -365,15 +365,15 @@ impl Supervisor {
     /// Prints a sentence on standard error.
     fn say(&self, sentence: &str) {
         // The log never blocks: packets are forwarded even without a reader, or with a full disk.
-        self.voice.say(&format!("wideload {}: {sentence}", self.config.name));
+        self.log.say(&format!("wideload {}: {sentence}", self.config.name));
     }
 }
 
 /// Whether the supervisor continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Go {
-    On,
-    End,
+enum Next {
+    Continue,
+    Exit,
 }
 
 /// Longest interval between two checks of all resources.

@@ -27,7 +27,7 @@ impl Supervisor {
             // A worker process opens such ports itself. The current one has dropped the privileges for that, so its
             // successor opens them.
             if self.successor.is_none() {
-                self.bring_up_heir();
+                self.start_successor();
             }
             return;
         }
@@ -44,11 +44,11 @@ impl Supervisor {
     pub(super) fn take_up(&mut self, end: usize, ports: Vec<StoredPort>) -> io::Result<()> {
         // The claim comes first: if it fails, the next request for the ports repeats it.
         self.claim()?;
-        match &mut self.seized {
+        match &mut self.host_changes {
             Some(seized) => seized.refresh(&self.config)?,
-            None => self.seized = Some(HostChanges::start(&self.config, self.heartbeat.clone(), Vec::new())?),
+            None => self.host_changes = Some(HostChanges::start(&self.config, self.heartbeat.clone(), Vec::new())?),
         }
-        self.suit_gro();
+        self.apply_gro();
         self.say_offload_doubt(&ports);
         for (place, port) in self.ports.iter_mut().skip(end).step_by(SIDE_COUNT).zip(ports) {
             *place = port;

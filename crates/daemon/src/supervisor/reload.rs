@@ -34,13 +34,13 @@ impl Supervisor {
         let Some((text, config, waiter)) = self.reload.take() else { return };
         match &outcome {
             Ok(()) => {
-                (self.text, self.config, self.is_careful) = (text, config, false);
+                (self.text, self.config, self.is_degraded) = (text, config, false);
                 self.deaths.clear();
                 self.warn();
-                if let Some(Err(error)) = self.seized.as_mut().map(|seized| seized.suit(&self.config)) {
+                if let Some(Err(error)) = self.host_changes.as_mut().map(|seized| seized.apply(&self.config)) {
                     self.say(&format!("the kernel's settings still follow the previous configuration: {error}"));
                 }
-                self.suit_gro();
+                self.apply_gro();
                 self.say("reloaded");
             }
             Err(error) => self.say(&format!("not reloaded, the gateway continues unchanged: {error}")),

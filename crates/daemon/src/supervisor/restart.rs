@@ -84,7 +84,7 @@ impl Supervisor {
             heartbeat: self.heartbeat.as_ref().map(|heartbeat| descriptors::number(heartbeat.fd())),
             worker: self.worker.as_ref().map(open),
             claims: self.claims.numbers(),
-            links: self.seized.as_ref().map(HostChanges::links).unwrap_or_default(),
+            links: self.host_changes.as_ref().map(HostChanges::links).unwrap_or_default(),
             awaited: self.awaited,
             losses: self.losses,
             wanted: self.wanted.clone(),
@@ -102,7 +102,7 @@ impl Supervisor {
     }
 
     /// Starts a successor of the worker process. The worker process works until the successor is ready.
-    pub(super) fn bring_up_heir(&mut self) {
+    pub(super) fn start_successor(&mut self) {
         let successor = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .map_err(io::Error::from)
             .and_then(|(read, write)| Ok(Successor { child: self.spawn(Some(&read))?, pipe: Some(write) }));
@@ -118,11 +118,11 @@ impl Supervisor {
 
     /// Hands the packets of the worker process to its successor, if the successor is ready. Kills a successor that
     /// is not ready in time.
-    pub(super) fn look_at_heir(&mut self) {
+    pub(super) fn poll_successor(&mut self) {
         let Some(mut successor) = self.successor.take() else { return };
         let state = self.attend(&mut successor.child);
         if let State::Died(how) = state {
-            return self.give_up_heir(&how);
+            return self.abandon_successor(&how);
         }
         let has_begun = successor.pipe.is_none();
         if has_begun && self.worker.is_none() && successor.child.beats {
@@ -148,12 +148,12 @@ impl Supervisor {
             }
         } else if successor.child.heard_at.elapsed() > START_TIMEOUT {
             successor.child.kill();
-            return self.give_up_heir("did not start in time, and was killed");
+            return self.abandon_successor("did not start in time, and was killed");
         }
         self.successor = Some(successor);
     }
 
-    pub(super) fn give_up_heir(&mut self, how: &str) {
+    pub(super) fn abandon_successor(&mut self, how: &str) {
         let then =
             if self.worker.is_some() { "the gateway continues unchanged" } else { "a new worker process starts" };
         let said = format!("restart cancelled, {then}: the new worker process {how}");

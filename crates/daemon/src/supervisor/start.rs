@@ -48,11 +48,12 @@ impl Supervisor {
         supervisor.warn();
         unseen.iter().chain(&doubts).for_each(|doubt| supervisor.say(doubt));
         supervisor.say_offload_doubt(&supervisor.ports);
-        supervisor.suit_gro();
+        supervisor.apply_gro();
         if supervisor.config.fail == Fail::Open || supervisor.config.is_beside_kernel() {
             supervisor.heartbeat = Some(Arc::new(Heartbeat::new(supervisor.config.workers)?));
         }
-        supervisor.seized = Some(HostChanges::start(&supervisor.config, supervisor.heartbeat.clone(), Vec::new())?);
+        supervisor.host_changes =
+            Some(HostChanges::start(&supervisor.config, supervisor.heartbeat.clone(), Vec::new())?);
         supervisor.watch()?;
         supervisor.worker = Some(supervisor.spawn(None)?);
         match supervisor.first_beat() {
@@ -81,7 +82,7 @@ impl Supervisor {
         let ports = inherited.ports(&restart_state.ports)?;
         let sockets = inherited.sockets(&restart_state)?;
         let mut supervisor = Supervisor::new(path, text, config, signals, ports, sockets)?;
-        supervisor.suit_doors(&restart_state.text);
+        supervisor.apply_listeners(&restart_state.text);
         if supervisor.text != restart_state.text {
             supervisor.warn();
         }
@@ -100,12 +101,12 @@ impl Supervisor {
             supervisor.heartbeat =
                 Some(Arc::new(Heartbeat::adopt(inherited.take(number)?, supervisor.config.workers)?));
         }
-        supervisor.suit_gro();
+        supervisor.apply_gro();
         // The predecessor's programs are detached with its other descriptors, once this program has attached the
         // same ones.
         let before = inherited.links(&restart_state.links);
         match HostChanges::start(&supervisor.config, supervisor.heartbeat.clone(), before) {
-            Ok(seized) => supervisor.seized = Some(seized),
+            Ok(seized) => supervisor.host_changes = Some(seized),
             Err(error) => {
                 supervisor.say(&error.to_string());
                 // Beside a kernel, packets on the wide routes would be lost without new programs.
@@ -118,13 +119,13 @@ impl Supervisor {
                 "fail-open is not set up, so no packets are forwarded while no worker runs: {error}"
             ));
         }
-        supervisor.bring_up_heir();
+        supervisor.start_successor();
         Ok(supervisor)
     }
 
     /// Listens at the configured addresses. On failure, continues with the previous configuration.
-    pub(super) fn suit_doors(&mut self, text_before: &str) {
-        let Err(error) = self.sockets.suit(&self.config) else { return };
+    pub(super) fn apply_listeners(&mut self, text_before: &str) {
+        let Err(error) = self.sockets.apply(&self.config) else { return };
         match Config::parse(text_before, &self.path.to_string_lossy()) {
             Ok(before) => {
                 self.say(&format!("continues with the previous configuration: {error}"));
@@ -153,11 +154,11 @@ impl Supervisor {
             program,
             signals,
             notify,
-            voice: StderrLog::standard_error(),
+            log: StderrLog::standard_error(),
             claims: Claims::default(),
             ports,
             sockets,
-            seized: None,
+            host_changes: None,
             gro: Gro::recorded(),
             heartbeat: None,
             watched: Vec::new(),
@@ -166,7 +167,7 @@ impl Supervisor {
             successor: None,
             deaths: VecDeque::new(),
             pauses_until: Instant::now(),
-            is_careful: false,
+            is_degraded: false,
             reload: None,
             awaited: None,
             wanted: VecDeque::new(),
@@ -189,8 +190,8 @@ impl Supervisor {
     }
 
     /// Switches GRO on at the configured interfaces, and restores it at all others.
-    pub(super) fn suit_gro(&mut self) {
-        self.gro.suit(&self.config).iter().for_each(|doubt| self.say(doubt));
+    pub(super) fn apply_gro(&mut self) {
+        self.gro.apply(&self.config).iter().for_each(|doubt| self.say(doubt));
     }
 
     /// Waits for the heartbeat of the first worker process.

@@ -30,7 +30,7 @@ fn a_stage_flushes_when_switched_off_and_can_be_switched_on_again() {
     assert_eq!(stage(&left.all.to_wide, "coalesce"), (false, 0));
     assert_eq!((left.all.to_wide.held.packets, left.all.to_wide.forwarded.packets), (0, 3));
     // The wide host's MSS is unknown, so the run of two remains a GSO packet of two.
-    assert_eq!(left.all.wide.went(PortOut::Packets), 3, "a run of two and one of one");
+    assert_eq!(left.all.wide.tx(PortOut::Packets), 3, "a run of two and one of one");
     assert_sound(&left);
 
     put(&mut live.narrow, &[segment(1, 2_001, 1_000), segment(1, 3_001, 1_000)]);
@@ -97,7 +97,7 @@ fn fragmentation_stops_and_starts_at_once() {
     let refused = live.until(|figures| figures.all.to_narrow.received.packets == 2);
     assert_eq!(refused.all.to_narrow.retired["too_big"].packets, 1);
     assert_eq!(refused.all.to_narrow.events["icmp_sent"].packets, 1);
-    assert_eq!(refused.all.wide.went(PortOut::Packets), 1, "the answer");
+    assert_eq!(refused.all.wide.tx(PortOut::Packets), 1, "the answer");
     assert_sound(&refused);
     client.ask(&fragment(Toggle::On)).expect("it can");
     put(&mut live.wide, &[datagram(4_000)]);

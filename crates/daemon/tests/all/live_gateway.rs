@@ -94,7 +94,7 @@ offloads = false
 /// Sends packets on an interface's link.
 pub fn put(socket: &mut PacketSocket, packets: &[Vec<u8>]) {
     for packet in packets {
-        let wire = TxFrame { header: &ETHERNET, payload: packet, to_do: TxOffload::default() };
+        let wire = TxFrame { header: &ETHERNET, payload: packet, offload: TxOffload::default() };
         assert_eq!(socket.transmit(&[wire]).expect("the interface is up"), 1);
     }
 }

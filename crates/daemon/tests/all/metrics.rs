@@ -100,7 +100,7 @@ fn totals_are_the_sums_over_workers() {
     two += &one;
     assert_eq!(two.to_narrow.forwarded.bytes, 2 * one.to_narrow.forwarded.bytes);
     assert_eq!(two.to_narrow.events["fragments"].packets, 6);
-    assert_eq!((two.wide.came(PortIn::Packets), two.narrow.went(PortOut::Packets)), (2, 6));
+    assert_eq!((two.wide.rx(PortIn::Packets), two.narrow.tx(PortOut::Packets)), (2, 6));
     assert_eq!(two.wide.address, "tap:wide0");
     let down = Stats::default().all;
     two += &down;

@@ -165,7 +165,7 @@ impl Coalescer {
         let stream = self.streams.slot_mut(at);
         let held_something = stream.holds_something();
         match stream.match_header(now, packet, tcp, &self.rules, out, sink) {
-            Outcome::Joined => {}
+            Outcome::Coalesced => {}
             Outcome::Changed => self.follow(now, at, held_something, false, connections, out),
             Outcome::Not(packet) => {
                 let facts = packet.tcp_facts();

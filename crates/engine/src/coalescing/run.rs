@@ -113,7 +113,7 @@ impl Run {
         }
         let at = self.payload_len();
         let place = self.packet.behind_mut(payload_len);
-        let Some((sum, less)) = seen.copy_payload(packet, place, |place, payload| sink.bring(place, payload))
+        let Some((sum, less)) = seen.copy_payload(packet, place, |place, payload| sink.place(place, payload))
         else {
             return Err(NotMerged::Other);
         };
@@ -134,7 +134,7 @@ impl Run {
         let len = self.packet.len() + payload_len;
         let predicted_len = self.predicted_len as usize;
         let expected_len = if len > predicted_len { GROWTH * len } else { predicted_len };
-        let Some(larger) = out.pool().share(expected_len.min(self.end.len_max as usize)) else { return false };
+        let Some(larger) = out.pool().allocate(expected_len.min(self.end.len_max as usize)) else { return false };
         out.pool().give(self.packet.move_to(larger));
         self.measure_room();
         true

@@ -60,7 +60,7 @@ pub(crate) struct Stream {
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// The segment joined. Time-out and memory charge of the stream are unchanged.
-    Joined,
+    Coalesced,
     /// The segment joined, or started a run. Time-out or memory charge may have changed.
     Changed,
     /// The segment was not taken: the slow path has to decide.
@@ -201,7 +201,7 @@ impl Stream {
         // The segment before arrived at the same time, and the run was then young enough for an equal wait. So the
         // run is young enough now.
         if arrival == now && waits_as_long && has_room_as_before {
-            return Outcome::Joined;
+            return Outcome::Coalesced;
         }
         let hold = self.hold(rules);
         if let Some(event) = self.run.as_ref().and_then(|run| run.is_done(now, rules, hold)) {

@@ -72,7 +72,7 @@ impl Datagrams {
         let Some((key, run)) = self.open_run(at) else { return 0 };
         let mut taken = 0;
         loop {
-            match run.take_readily(key, fragment, sink) {
+            match run.append_fast(key, fragment, sink) {
                 Outcome::Not => break,
                 Outcome::Fragment => taken += 1,
                 Outcome::Last => {
@@ -136,7 +136,8 @@ impl Datagrams {
                 // Even a fragment that finds no memory consumes an identification.
                 let (timeout, epoch) = self.pairs.count(now, pair, key.version);
                 let end = usize::from(frag.offset) + fragment.ip().payload_len();
-                let buffer = out.pool().share(end.max(self.pairs.predicted_len(pair))).ok_or(Reason::NoBuffer)?;
+                let buffer =
+                    out.pool().allocate(end.max(self.pairs.predicted_len(pair))).ok_or(Reason::NoBuffer)?;
                 let run = Run::open(fragment, frag, buffer, epoch, hop.is_some(), sink);
                 self.hold(now, vacant, key, run, timeout);
                 Ok(())
@@ -171,7 +172,7 @@ impl Datagrams {
             Some(reason) => return Err(self.end(at, reason, out)),
         }
         if let Some(len) = run.lacks(fragment, frag) {
-            let larger = out.pool().share(len).ok_or(Reason::NoBuffer)?;
+            let larger = out.pool().allocate(len).ok_or(Reason::NoBuffer)?;
             out.pool().give(run.grow(larger));
             let charge = run.packet().pinned_len();
             self.held.charge(at, charge);
@@ -398,7 +399,7 @@ impl Datagrams {
         if run.next() != Some(start) {
             return Outcome::Not;
         }
-        let taken = run.take_readily(key, fragment, &mut LeavePayload);
+        let taken = run.append_fast(key, fragment, &mut LeavePayload);
         if taken == Outcome::Fragment {
             self.touched = at;
         }

@@ -165,7 +165,7 @@ impl<'a> Placer<'a> {
         let spare_count = pool.free_len().saturating_sub(BATCH_LEN) / charge.max(1);
         let count = count.min(spare_count);
         while fresh.len() < count && datagrams.has_room_for(charge * (fresh.len() + 1)) {
-            let Some(buffer) = pool.share(len) else { return };
+            let Some(buffer) = pool.allocate(len) else { return };
             if buffer.pinned_len() != charge {
                 return pool.give(buffer);
             }
@@ -400,7 +400,7 @@ mod tests {
             let mut pool = Pool::new(bytes);
             reassembler.placing().offer_fresh(10, 9_000, &mut pool);
             assert_eq!(reassembler.placement.fresh.len(), expected, "of {bytes} bytes");
-            assert!(pool.share(65_535).is_some() || bytes < BATCH_LEN);
+            assert!(pool.allocate(65_535).is_some() || bytes < BATCH_LEN);
         }
     }
 

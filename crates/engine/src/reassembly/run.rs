@@ -91,7 +91,7 @@ impl Run {
         let range = range_of(fragment, frag);
         let (mut packet, mut holes) = (Packet::open(fragment, buffer), Holes::ALL);
         holes.fill(|| packet.map_mut(), &range, frag.more);
-        sink.bring(packet.payload_mut(range.start, range.len()), fragment.payload());
+        sink.place(packet.payload_mut(range.start, range.len()), fragment.payload());
         let seen = Arrivals::NOTHING.and(fragment, frag, &packet);
         let first_len = (range.start == 0).then_some(range.len() as u16);
         Run { holes, seen, fragments: 1, packet, epoch, first_len, is_on_path }
@@ -100,7 +100,7 @@ impl Run {
     /// Takes a fragment on the fast path, if there is room in the buffer. The fragment must be next in order, or
     /// fill a hole behind the fragment at offset 0.
     #[inline(always)]
-    pub(super) fn take_readily(
+    pub(super) fn append_fast(
         &mut self,
         key: &DatagramKey,
         fragment: &Packet,
@@ -121,7 +121,7 @@ impl Run {
         if range.start == 0 || !holes.claim(|| packet.map_mut(), &range, frag.more) {
             return Outcome::Not;
         }
-        sink.bring(self.packet.payload_mut(range.start, range.len()), fragment.payload());
+        sink.place(self.packet.payload_mut(range.start, range.len()), fragment.payload());
         self.fragments += 1;
         if !is_like_the_last {
             self.seen = self.seen.and(fragment, frag, &self.packet);
@@ -159,7 +159,7 @@ impl Run {
         }
         let Run { holes, packet, .. } = self;
         holes.fill(|| packet.map_mut(), &range, frag.more);
-        sink.bring(self.packet.payload_mut(range.start, range.len()), fragment.payload());
+        sink.place(self.packet.payload_mut(range.start, range.len()), fragment.payload());
         self.fragments += 1;
         self.seen = self.seen.and(fragment, frag, &self.packet);
     }
@@ -307,7 +307,7 @@ impl Run {
         let WirePacket { header, payload } = fragments.next()?;
         let link = self.packet.link_header();
         let frame_len = header.len() + payload.len();
-        let mut buffer = out.pool().share(frame_len - link.len)?;
+        let mut buffer = out.pool().allocate(frame_len - link.len)?;
         buffer.put(HEADROOM - link.len, header);
         buffer.put(HEADROOM - link.len + header.len(), payload);
         match Frame::parse(buffer, frame_len, link, self.packet.ingress()) {

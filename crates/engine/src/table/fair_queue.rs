@@ -525,7 +525,7 @@ impl<T: HasSource> FairQueue<T> {
         *charged = before - less + more;
         let after = *charged;
         if bucket(before) == bucket(after) {
-            let level = self.levels.at_mut(bucket(before));
+            let level = self.levels.level_mut(bucket(before));
             level.charged = level.charged - before + after;
             return;
         }
@@ -535,7 +535,7 @@ impl<T: HasSource> FairQueue<T> {
 }
 
 impl UsageBuckets {
-    fn at_mut(&mut self, level: usize) -> &mut UsageBucket {
+    fn level_mut(&mut self, level: usize) -> &mut UsageBucket {
         match self.levels.get_mut(level) {
             Some(level) => level,
             None => panic!("every charge has its level"),
@@ -545,7 +545,7 @@ impl UsageBuckets {
     /// Appends a source to the bucket of its charge.
     fn enter(&mut self, sources: &mut Slab<Source>, source: u32, charged: usize) {
         let at = bucket(charged);
-        let level = self.at_mut(at);
+        let level = self.level_mut(at);
         level.charged += charged;
         level.line.push_back(sources, source, |source| &mut source.links);
         self.taken |= 1 << at;
@@ -554,7 +554,7 @@ impl UsageBuckets {
     /// Removes a source from the bucket of its charge.
     fn leave(&mut self, sources: &mut Slab<Source>, source: u32, charged: usize) {
         let at = bucket(charged);
-        let level = self.at_mut(at);
+        let level = self.level_mut(at);
         level.charged -= charged;
         level.line.unlink(sources, source, |source| &mut source.links);
         if level.line.head().is_none() {

@@ -47,7 +47,7 @@ impl Index {
             self.grow();
         }
         self.count += 1;
-        self.settle(hash & TAG | u64::from(place));
+        self.insert_at_home(hash & TAG | u64::from(place));
     }
 
     /// Removes a slot. The slot must be indexed under this hash.
@@ -72,7 +72,7 @@ impl Index {
         self.count -= 1;
     }
 
-    fn settle(&mut self, entry: u64) {
+    fn insert_at_home(&mut self, entry: u64) {
         let mut at = self.home(entry);
         while self.at(at) != EMPTY {
             at = self.after(at);
@@ -83,7 +83,7 @@ impl Index {
     fn grow(&mut self) {
         let len = (2 * self.entries.len()).max(LEN_MIN);
         let before = core::mem::replace(&mut self.entries, vec![EMPTY; len]);
-        before.into_iter().filter(|entry| *entry != EMPTY).for_each(|entry| self.settle(entry));
+        before.into_iter().filter(|entry| *entry != EMPTY).for_each(|entry| self.insert_at_home(entry));
     }
 
     fn home(&self, hash: u64) -> usize {

@@ -314,7 +314,7 @@ fn a_longer_buffer_than_charged_is_used_in_full() {
             let mut rig = joining_within(9_000, limits);
             // A pool with one of the longest buffers, and without memory for another of the longer ones.
             let mut pool = Pool::new(68_000 + 3 * 2_500);
-            let longest = pool.share(65_536).unwrap();
+            let longest = pool.allocate(65_536).unwrap();
             pool.give(longest);
             rig.out = Output::new(pool, None);
             assert_eq!(places(&rig.push_all(&sent[..4])), []);

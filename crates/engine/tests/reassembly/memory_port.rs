@@ -35,7 +35,7 @@ pub fn receive(
             Call::Frame if is_wrong => None,
             Call::Frame => places.as_mut().and_then(Iterator::next),
         };
-        let mut buffer = pool.share(frame.len() + ROOM).expect("the pool is large");
+        let mut buffer = pool.allocate(frame.len() + ROOM).expect("the pool is large");
         match (place, front) {
             (Some(place), Some(front)) => {
                 scatter(frame, front, place, &mut buffer);

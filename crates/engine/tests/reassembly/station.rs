@@ -101,7 +101,7 @@ impl Station {
     /// A bare IP packet in a buffer of this station's pool.
     pub fn packet_of(&mut self, header: &[u8], payload: &[u8]) -> Packet {
         let len = header.len() + payload.len();
-        let mut buffer = self.out.pool.share(len).expect("the pool has room for what this law holds");
+        let mut buffer = self.out.pool.allocate(len).expect("the pool has room for what this law holds");
         buffer.put(HEADROOM, header);
         buffer.put(HEADROOM + header.len(), payload);
         let link = Link::parse(LinkType::Ip, header).expect("nothing stands in front of it");

@@ -4,7 +4,7 @@
 //! error makes a host send shorter packets before a time-out.
 
 use super::Worker;
-use crate::commands::Farewell;
+use crate::commands::ShutdownNotices;
 use crate::path::{TO_NARROW, TO_WIDE};
 use engine::Connection;
 use packet::{Ingress, Time};
@@ -18,24 +18,24 @@ pub(super) struct Leaving {
     /// Time of the next ICMP error. The field `until` is the time limit for all errors.
     pub(super) due: Time,
     until: Time,
-    farewell: Farewell,
-    done: mpsc::Sender<Farewell>,
+    farewell: ShutdownNotices,
+    done: mpsc::Sender<ShutdownNotices>,
 }
 
 impl Worker {
     /// Stops flow offload and the raising of MSS values. Starts to send ICMP errors to the hosts whose MSS was
     /// raised.
-    pub(super) fn take_leave(&mut self, done: mpsc::Sender<Farewell>) {
+    pub(super) fn announce_shutdown(&mut self, done: mpsc::Sender<ShutdownNotices>) {
         self.offloads_flows = false;
         self.withdraw();
         self.set_redirect();
         let now = self.clock.now();
         let Some(connections) = self.gateway.connections_mut() else {
             // No host was told to send longer packets. The caller may have ended.
-            let _ = done.send(Farewell::default());
+            let _ = done.send(ShutdownNotices::default());
             return;
         };
-        let mut farewell = Farewell::default();
+        let mut farewell = ShutdownNotices::default();
         connections.stop_raising();
         farewell.forgotten = connections.forgotten_count();
         if let Some(flow_offload) = self.ends[TO_WIDE].port.flow_offload() {

@@ -45,7 +45,7 @@ pub struct Worker {
     handed_over: [u64; 2],
     losses: Losses,
     /// Number of frames handed over to this worker that are not processed yet.
-    legacy_count: usize,
+    handed_count: usize,
     /// Number of buffers lost in a panic, by direction.
     gone_counts: [usize; 2],
     /// The hand-off queues to peer workers; `None` if frames are not distributed by flow.
@@ -76,7 +76,7 @@ impl Worker {
             has_successor: false,
             handed_over: [0; 2],
             losses: Losses::default(),
-            legacy_count: 0,
+            handed_count: 0,
             gone_counts: [0; 2],
             peers: None,
             stations: None,
@@ -148,12 +148,12 @@ impl Worker {
             if ready[ORDERS] {
                 // Clear first: later commands set the event again.
                 self.commands.clear();
-                self.take_from_siblings(now);
+                self.receive_from_peers(now);
                 self.obey();
             }
         }
         if !self.has_successor {
-            self.close_to_siblings();
+            self.close_peer_queues();
             self.flush();
         }
     }
@@ -305,7 +305,7 @@ impl Worker {
     fn obey(&mut self) {
         while let Some(command) = self.commands.next() {
             match command {
-                Command::Tell(to) => {
+                Command::Report(to) => {
                     // The caller may have ended.
                     let _ = to.send(self.snapshot());
                 }
@@ -320,7 +320,7 @@ impl Worker {
                     self.replace(*replacement);
                 }
                 Command::HandOver(will) => self.hand_over(&will),
-                Command::Farewell(done) => self.take_leave(done),
+                Command::AnnounceShutdown(done) => self.announce_shutdown(done),
             }
         }
     }

@@ -38,7 +38,7 @@ impl Worker {
                 [TO_NARROW, TO_WIDE].into_iter().for_each(|direction| {
                     self.gateway.push(self.clock.now(), direction, &mut Batch::default());
                 });
-                self.close_to_siblings();
+                self.close_peer_queues();
                 self.flush();
             }));
         }
@@ -95,7 +95,7 @@ impl Worker {
         let buffer_count = self.gone_counts.iter().sum::<usize>() + queued_count;
         let buffer_count = buffer_count.saturating_sub(in_hand.buffer_count) as u64;
         let missed_count = Stats::of(&[self.snapshot()]).missed_count();
-        let unseen_count = (in_hand.received_count + self.legacy_count) as u64;
+        let unseen_count = (in_hand.received_count + self.handed_count) as u64;
         self.losses.panicked = unseen_count + held_count + missed_count.max(buffer_count);
     }
 
@@ -104,9 +104,9 @@ impl Worker {
     /// seen.
     pub fn inherit(&mut self, handed_frames: &[HandedFrame]) {
         let now = self.clock.now();
-        self.legacy_count = handed_frames.len();
+        self.handed_count = handed_frames.len();
         for HandedFrame { direction, max_fragment_len, id, frame } in handed_frames {
-            self.legacy_count -= 1;
+            self.handed_count -= 1;
             let (end, out) = (&mut self.ends[*direction], self.gateway.output_mut(*direction));
             match Frame::copy(frame, end.port.medium(), Ingress(*direction as u32), &mut out.pool) {
                 Ok(mut packet) => {
@@ -141,7 +141,7 @@ impl Worker {
 
     pub(super) fn hand_over(&mut self, will: &HandoffWriter) {
         let now = self.clock.now();
-        self.close_to_siblings();
+        self.close_peer_queues();
         for direction in [TO_NARROW, TO_WIDE] {
             self.drain(direction);
             self.gateway.hand_over(now, direction);
@@ -169,7 +169,7 @@ impl Worker {
     }
 
     /// Processes the packets that peer workers reassembled for flows of this worker.
-    pub(super) fn take_from_siblings(&mut self, now: Time) {
+    pub(super) fn receive_from_peers(&mut self, now: Time) {
         while let Some(rebuilt) = self.peers.as_mut().and_then(PeerHandoff::take) {
             self.push_rebuilt(now, &rebuilt);
             self.gateway.port_is_idle(now, rebuilt.direction);
@@ -179,7 +179,7 @@ impl Worker {
 
     fn push_rebuilt(&mut self, now: Time, rebuilt: &HandedPacket) {
         let pool = &mut self.gateway.output_mut(rebuilt.direction).pool;
-        match Frame::copy(&rebuilt.frame, rebuilt.medium, Ingress(rebuilt.direction as u32), pool) {
+        match Frame::copy(&rebuilt.frame, rebuilt.link_type, Ingress(rebuilt.direction as u32), pool) {
             Ok(mut packet) => {
                 rebuilt.tell(&mut packet);
                 self.batch.frames.push(Frame::Ip(packet));
@@ -191,7 +191,7 @@ impl Worker {
 
     /// Ends the hand-off with peer workers, and processes the packets left in this worker's queue. Afterwards this
     /// worker sends all its packets itself.
-    pub(super) fn close_to_siblings(&mut self) {
+    pub(super) fn close_peer_queues(&mut self) {
         let now = self.clock.now();
         let rest = self.peers.as_mut().map(PeerHandoff::close).unwrap_or_default();
         for rebuilt in &rest {

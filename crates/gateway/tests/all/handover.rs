@@ -180,7 +180,7 @@ fn a_truncated_handover_gives_whole_frames_and_a_count() {
     for rest in [1, 14, 15, 50] {
         let text = [&bytes[..], &bytes[..rest]].concat();
         let handoff = handover::read(pipe_with(&text), 1);
-        assert_eq!((handoff.handed_frames[0].len(), handoff.cut_count), (1, 1), "{rest}");
+        assert_eq!((handoff.handed_frames[0].len(), handoff.truncated_count), (1, 1), "{rest}");
         assert_eq!(handoff.handed_frames[0][0].frame, packet.frame());
     }
 }
@@ -202,7 +202,8 @@ fn a_handover_skips_unroutable_frames_and_stops_at_unreadable_ones() {
         (&too_long, 1, (2, 1)),
     ] {
         let text = [&frame[..], between, &frame, &frame].concat();
-        let Handoff { handed_frames, untaken_count, cut_count } = handover::read(pipe_with(&text), 1);
+        let Handoff { handed_frames, not_received_count: untaken_count, truncated_count: cut_count } =
+            handover::read(pipe_with(&text), 1);
         assert_eq!((handed_frames[0].len(), (untaken_count, cut_count)), (taken, lost));
         assert!(handed_frames[0].iter().all(|legacy| legacy.frame == packet.frame()));
     }
@@ -231,7 +232,7 @@ fn frames_that_a_successor_takes_are_no_loss() {
     let (read, write) = rustix::pipe::pipe().expect("there is room");
     assert!(handles.give(Command::HandOver(HandoffWriter::each(write, 1).remove(0))));
     running.join().expect("it ends");
-    assert_eq!(handover::read(read, 1).cut_count, 0);
+    assert_eq!(handover::read(read, 1).truncated_count, 0);
     let last = handles.last().expect("it said how things were");
     assert_eq!(last.losses, Losses::default());
     assert_adds_up(&last);
@@ -390,11 +391,11 @@ fn a_burst_with_a_full_last_batch_leaves_at_once() {
 fn requests_to_an_ended_worker_fail() {
     let (handles, commands) = commands().expect("there is room");
     let (to, from) = mpsc::channel();
-    assert!(handles.give(Command::Tell(to)));
+    assert!(handles.give(Command::Report(to)));
     drop(commands);
     assert!(from.recv_timeout(Duration::from_secs(10)).is_err_and(|why| why == RecvTimeoutError::Disconnected));
     let (to, _from) = mpsc::channel();
-    assert!(!handles.give(Command::Tell(to)), "it has ended");
+    assert!(!handles.give(Command::Report(to)), "it has ended");
 }
 
 /// The bytes that a worker writes for a packet handed over in direction 1.

@@ -21,7 +21,7 @@ fn a_port_without_gso_gets_complete_segments() {
     assert_eq!(plain.len(), 1 + 4 + 1 + 7);
     assert!(plain.iter().all(|frame| is_finished(frame)), "the reference is right");
     let refuses_gso_packets =
-        |wire: &TxFrame<'_>| wire.to_do.gso.is_some().then_some(SendError::UnsupportedOffload);
+        |wire: &TxFrame<'_>| wire.offload.gso.is_some().then_some(SendError::UnsupportedOffload);
     let (frames, sent) = sent_to(Fake::new(ALL, refuses_gso_packets), packets());
     // Single packets are still left to the port: it completes their checksums as a NIC does.
     assert_eq!(frames, plain);
@@ -35,8 +35,8 @@ fn a_port_that_refuses_checksum_offload_gets_complete_packets() {
     // At first, the port accepts packets as announced.
     let mut timeout = 70;
     let refuses = move |wire: &TxFrame<'_>| {
-        timeout -= i32::from(wire.to_do.checksum.is_some());
-        (wire.to_do != TxOffload::default() && timeout < 0).then_some(SendError::UnsupportedOffload)
+        timeout -= i32::from(wire.offload.checksum.is_some());
+        (wire.offload != TxOffload::default() && timeout < 0).then_some(SendError::UnsupportedOffload)
     };
     let (frames, sent) = sent_to(Fake::new(ALL, refuses), packets());
     assert_eq!(frames, plain);
@@ -46,7 +46,7 @@ fn a_port_that_refuses_checksum_offload_gets_complete_packets() {
 #[test]
 fn refused_checksum_offloads_are_counted_as_completed_here() {
     let refuses =
-        |wire: &TxFrame<'_>| (wire.to_do != TxOffload::default()).then_some(SendError::UnsupportedOffload);
+        |wire: &TxFrame<'_>| (wire.offload != TxOffload::default()).then_some(SendError::UnsupportedOffload);
     for (packets, finished) in [
         ((0..10).map(|number| tcp(number, 100, None)).collect::<Vec<_>>(), 10),
         (vec![tcp(1, 3_000, Some(1_000)), udp(2, 2_000, Some(1_000)), tcp(3, 100, None)], 3 + 2 + 1),
@@ -60,7 +60,7 @@ fn refused_checksum_offloads_are_counted_as_completed_here() {
 #[test]
 fn a_port_that_refuses_udp_gso_still_gets_tcp_gso() {
     let packets = vec![udp(1, 3_000, Some(1_000)), tcp(2, 3_000, Some(1_000)), udp(3, 2_000, Some(1_000))];
-    let is_udp = |wire: &TxFrame<'_>| wire.to_do.gso.is_some_and(|gso| gso.kind == GsoKind::Udp);
+    let is_udp = |wire: &TxFrame<'_>| wire.offload.gso.is_some_and(|gso| gso.kind == GsoKind::Udp);
     let mut fake = Fake::new(ALL, move |wire| is_udp(wire).then_some(SendError::UnsupportedOffload));
     let mut sender = Sender::new(ALL);
     send(&mut sender, &mut fake, packets);
@@ -252,7 +252,7 @@ impl Port for Fake {
                 return Err(refusal.error("fake:0", &io::Error::from_raw_os_error(22)));
             }
             let mut frame = [wire.header, wire.payload].concat();
-            if let Some((start, field)) = wire.to_do.checksum {
+            if let Some((start, field)) = wire.offload.checksum {
                 let sum = checksum(&frame[start.into()..]);
                 frame[field.into()..usize::from(field) + 2].copy_from_slice(&sum.to_be_bytes());
             }

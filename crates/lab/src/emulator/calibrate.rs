@@ -10,7 +10,7 @@ use port::{Port, TxFrame, TxOffload};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 use sim::link::Losses;
-use sim::link::{LinkShape, Queue};
+use sim::link::{LinkShape, QueueLimit};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -116,7 +116,7 @@ impl CalibrationRun {
             let pace = Duration::from_nanos(1_500 * 8 * 1_000 * 10 / 11 / megabits);
             Load { count: (1e9 / pace.as_nanos() as f64) as usize, len: 1_500, pace }
         };
-        let queue = LinkShape { queue: Queue::Packets(20), ..rate(10) };
+        let queue = LinkShape { queue: QueueLimit::Packets(20), ..rate(10) };
         let trial = |shape, load, rows| CalibrationRun { shape, load, rows };
         vec![
             trial(delay(0), every(500, 1_000), Rows::Delay),
@@ -201,11 +201,11 @@ fn send(
             thread::sleep(early);
         }
         let probe = probes.write(index as u64, clock());
-        while port.transmit(&[TxFrame { header: probe, payload: &[], to_do: TxOffload::default() }])? == 0 {
+        while port.transmit(&[TxFrame { header: probe, payload: &[], offload: TxOffload::default() }])? == 0 {
             if is_over() {
                 return Ok(());
             }
-            look(port, PollFlags::OUT)?;
+            wait_ready(port, PollFlags::OUT)?;
         }
     }
     Ok(())
@@ -221,7 +221,7 @@ fn receive(
 ) -> io::Result<Vec<Arrival>> {
     let (mut frames, mut arrivals) = (Vec::new(), Vec::new());
     while !stop.load(Ordering::Relaxed) {
-        look(port, PollFlags::IN)?;
+        wait_ready(port, PollFlags::IN)?;
         port.receive(Ingress(0), pool, &mut frames)?;
         let arrived = clock();
         for frame in frames.drain(..) {
@@ -256,7 +256,7 @@ fn await_arrivals(trial: &CalibrationRun, arrived_count: &AtomicU64, is_over: &d
 }
 
 /// Waits up to [`LOOK`] until a port is ready.
-fn look(port: &dyn Port, flags: PollFlags) -> io::Result<()> {
+fn wait_ready(port: &dyn Port, flags: PollFlags) -> io::Result<()> {
     let timeout = Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as i64 };
     match poll(&mut [PollFd::from_borrowed_fd(port.fd(), flags)], Some(&timeout)) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
@@ -314,8 +314,8 @@ impl Measured {
     fn queue_rows(&self, trial: &CalibrationRun, row: impl Fn(&str, &str, f64, f64) -> Row) -> Vec<Row> {
         let CalibrationRun { shape, load, .. } = trial;
         let waiting = match shape.queue {
-            Queue::Packets(count) => count,
-            Queue::Bytes(len) => len / load.len,
+            QueueLimit::Packets(count) => count,
+            QueueLimit::Bytes(len) => len / load.len,
         };
         let bits = 8.0 * (load.len + shape.overhead_len) as f64;
         let on_line = bits / shape.rate_bits_per_second.unwrap_or(u64::MAX) as f64 * 1e3;

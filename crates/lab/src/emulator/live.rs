@@ -141,7 +141,7 @@ pub fn run(
 /// would delay frames.
 fn preallocate(pool: &mut Pool) {
     let lens = CLASS_LENS.iter().flat_map(|len| std::iter::repeat_n(*len, FORESEEN_BUFFER_COUNT));
-    let buffers: Vec<_> = lens.map_while(|len| Some((len, pool.share(len)?))).collect();
+    let buffers: Vec<_> = lens.map_while(|len| Some((len, pool.allocate(len)?))).collect();
     for (len, mut buffer) in buffers {
         (0..HEADROOM + len).step_by(PAGE_LEN).for_each(|at| buffer.put(at, &[1]));
         pool.give(buffer);
@@ -393,7 +393,7 @@ fn wants(lane: &Lane) -> PollFlags {
 }
 
 fn wire(departure: &Departure) -> TxFrame<'_> {
-    TxFrame { header: departure.frame(), payload: &[], to_do: TxOffload::default() }
+    TxFrame { header: departure.frame(), payload: &[], offload: TxOffload::default() }
 }
 
 fn is_on_a_wire(frame: &Frame) -> bool {

@@ -11,5 +11,6 @@ pub use calibrate::{Calibration, CalibrationRun, Load, PROBE_LEN_MIN, Row, Rows,
 pub use lateness::Lateness;
 pub use live::{Course, EmulatedLink, LATE, Outcome, POOL_LIMIT, Scheduling, monotonic, run};
 pub use sim::link::{
-    BadShape, Burst, Counters, Departure, Fate, Link, LinkShape, Losses, Queue, REORDER_TIMEOUT, Reorder, Tally,
+    BadShape, Burst, Counters, Departure, Fate, Link, LinkShape, Losses, QueueLimit, REORDER_TIMEOUT, Reorder,
+    Tally,
 };

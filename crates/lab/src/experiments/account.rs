@@ -52,7 +52,7 @@ impl Account {
                     // The setting is not restored, because the interface ends with its private host.
                     drop(features::set(interface, &[("rx-gro", Toggle::On)])?);
                     if receiving == Receiving::ThreadWithoutCopy {
-                        Netlink::open()?.set_joined_len_max(interface, 1)?;
+                        Netlink::open()?.set_gro_max_size(interface, 1)?;
                     }
                     None
                 }

@@ -205,7 +205,7 @@ fn play(
             for (index, load) in LOADS.into_iter().enumerate() {
                 let at = index * KINDS.len() + number;
                 if round == 0 {
-                    observed[at] = place.look(kind, load, settings)?;
+                    observed[at] = place.observe(kind, load, settings)?;
                 } else {
                     samples[at].push(place.time(&started, kind, load, settings)?);
                 }
@@ -356,8 +356,8 @@ impl Place {
             }
         };
         for (is_v4, _) in VERSIONS {
-            settle(&self.three_hosts.wide, kind.address(NARROW, is_v4))?;
-            settle(&self.three_hosts.narrow, kind.address(WIDE, is_v4))?;
+            wait_until_reachable(&self.three_hosts.wide, kind.address(NARROW, is_v4))?;
+            wait_until_reachable(&self.three_hosts.narrow, kind.address(WIDE, is_v4))?;
         }
         Ok(started)
     }
@@ -398,7 +398,7 @@ impl Place {
     }
 
     /// Observes the packets of a transfer on the wide host's link, at the interface that receives the data.
-    fn look(&self, kind: Kind, load: Load, settings: &BorderSettings) -> io::Result<Observed> {
+    fn observe(&self, kind: Kind, load: Load, settings: &BorderSettings) -> io::Result<Observed> {
         let [wide, to_wide, _, _] = self.three_hosts.names();
         let (host, name) =
             if load.to_wide { (&self.three_hosts.wide, wide) } else { (&self.three_hosts.middle, to_wide) };
@@ -468,7 +468,7 @@ impl StartedMiddle {
 }
 
 /// Waits until an address answers a connection attempt.
-fn settle(from: &Host, address: IpAddr) -> io::Result<()> {
+fn wait_until_reachable(from: &Host, address: IpAddr) -> io::Result<()> {
     let target = SocketAddr::new(address, CLOSED);
     from.space().enter(|| {
         for _ in 0..SETTLE_TRIES {

@@ -130,7 +130,7 @@ pub fn dips(settings: &DipsSettings, mut tell: impl FnMut(&str)) -> io::Result<D
         }
     }
     for system in &mut outcome.systems {
-        system.suspects = find(&system.lens, &system.goodput);
+        system.suspects = dips_in(&system.lens, &system.goodput);
         system.dips.clone_from(&system.suspects);
     }
     for look in 0..settings.looks {
@@ -168,7 +168,7 @@ fn window(lens: &[usize], len: usize) -> &[usize] {
 fn repeat(window: &[usize], lens: &[usize], goodput: &[Vec<f64>]) -> Vec<Dip> {
     let at = |len: &usize| lens.partition_point(|other| other < len);
     let of_window = |sweep: &Vec<f64>| window.iter().map(|len| sweep[at(len)]).collect();
-    find(window, &goodput.iter().map(of_window).collect::<Vec<_>>())
+    dips_in(window, &goodput.iter().map(of_window).collect::<Vec<_>>())
 }
 
 /// Returns `count` message lengths from 64 bytes to the longest message, evenly spaced apart from rounding.
@@ -264,7 +264,7 @@ impl DipEdges {
 
 /// Returns the lengths whose goodput is more than 20 % below the median of their ten neighbours in two of three
 /// sweeps.
-pub fn find(lens: &[usize], goodput: &[Vec<f64>]) -> Vec<Dip> {
+pub fn dips_in(lens: &[usize], goodput: &[Vec<f64>]) -> Vec<Dip> {
     let half = NEIGHBOURS / 2;
     let share = |sweep: &Vec<f64>, at: usize| {
         let around = sweep[at - half..at].iter().chain(&sweep[at + 1..=at + half]);
@@ -369,7 +369,7 @@ mod tests {
         goodput[1][20] = 10.0;
         (0..3).for_each(|sweep| goodput[sweep][30] = 81.0);
         (goodput[0][0], goodput[1][0]) = (50.0, 60.0);
-        assert_eq!(find(&lens, &goodput), [Dip { len: 107, share: 0.79 }]);
+        assert_eq!(dips_in(&lens, &goodput), [Dip { len: 107, share: 0.79 }]);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Order in which a datagram's fragments are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Order {
+pub enum Disorder {
     /// Last fragment first, as some hosts send.
     Reverse,
     /// An order drawn from a seed.
@@ -109,7 +109,7 @@ pub fn deliver(
     pair: &TwoHosts,
     mtu: usize,
     is_v4: bool,
-    order: Order,
+    order: Disorder,
     len: usize,
     count: u64,
 ) -> io::Result<Received> {
@@ -131,8 +131,8 @@ pub fn deliver(
                 let mut frames =
                     Fragments { macs, ends, mtu, payload }.frames(FIRST_IDENTIFICATION + number as u32);
                 match order {
-                    Order::Reverse => frames.reverse(),
-                    Order::Random => random.shuffle(&mut frames),
+                    Disorder::Reverse => frames.reverse(),
+                    Disorder::Random => random.shuffle(&mut frames),
                 }
                 put(port.as_mut(), &frames)?;
                 thread::sleep(GAP);
@@ -148,7 +148,7 @@ pub fn deliver(
 fn put(port: &mut dyn Port, frames: &[Vec<u8>]) -> io::Result<()> {
     let began = Instant::now();
     for frame in frames {
-        while port.transmit(&[TxFrame { header: frame, payload: &[], to_do: TxOffload::default() }])? == 0 {
+        while port.transmit(&[TxFrame { header: frame, payload: &[], offload: TxOffload::default() }])? == 0 {
             if began.elapsed() > QUIET {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "the link takes no frame"));
             }

@@ -26,15 +26,15 @@ pub(super) struct Forwarder {
 
 /// Offload that the host applies to forwarded packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Treats {
+pub(super) enum HostOffload {
     /// The host segments GSO packets at the egress.
-    Fragments,
+    Gso,
     /// The host coalesces consecutive packets at the ingress (GRO) and sends GSO packets.
-    Joins,
+    Gro,
 }
 
 impl Forwarder {
-    pub fn open(treats: Treats) -> io::Result<Forwarder> {
+    pub fn open(offload: HostOffload) -> io::Result<Forwarder> {
         let host = Host::new("forwarder")?;
         for (name, value) in SETTINGS {
             host.space().set_sysctl(name, value)?;
@@ -43,7 +43,7 @@ impl Forwarder {
             let options = Options { mtu: Some(65_535), offloads, has_napi, ..Options::default() };
             host.space().enter(|| Tap::open(name, Kind::Tun, &options))
         };
-        let policies = treats == Treats::Joins;
+        let policies = offload == HostOffload::Gro;
         let from = open(FROM, Offloads::default(), policies)?;
         let out = if policies { Options::default().offloads } else { Offloads::default() };
         let to = open(TO, out, false)?;
@@ -59,7 +59,7 @@ impl Forwarder {
         })?;
         if policies {
             host.space().enter(|| -> io::Result<()> {
-                napi::hold_joined(FROM, HOLD)?;
+                napi::set_gro_flush_timeout(FROM, HOLD)?;
                 drop(features::set(FROM, &[("rx-udp-gro-forwarding", Toggle::On)])?);
                 Ok(())
             })?;
@@ -81,9 +81,9 @@ impl Forwarder {
     }
 
     /// Receives the experiment's packets until `take` has enough, or until no packet has arrived for [`TIMEOUT`].
-    pub fn receive(&mut self, mut take: impl FnMut(&mut Packet) -> Enough) -> io::Result<()> {
-        let mut enough = Enough::No;
-        while enough == Enough::No {
+    pub fn receive(&mut self, mut take: impl FnMut(&mut Packet) -> StopAfter) -> io::Result<()> {
+        let mut enough = StopAfter::No;
+        while enough == StopAfter::No {
             let Received { was_last, .. } = self.to.receive(Ingress(1), &mut self.pool, &mut self.frames)?;
             for frame in self.frames.drain(..) {
                 let buffer = match frame {
@@ -97,7 +97,7 @@ impl Forwarder {
                 };
                 self.pool.give(buffer);
             }
-            if was_last && enough == Enough::No {
+            if was_last && enough == StopAfter::No {
                 let mut fds = [PollFd::from_borrowed_fd(self.to.fd(), PollFlags::IN)];
                 if poll(&mut fds, Some(&TIMEOUT))? == 0 {
                     break;
@@ -110,7 +110,7 @@ impl Forwarder {
 
 /// Whether the caller of [`Forwarder::receive`] has all the packets that it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Enough {
+pub(super) enum StopAfter {
     Yes,
     No,
 }

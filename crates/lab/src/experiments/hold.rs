@@ -155,7 +155,7 @@ fn set_up(three_hosts: &ThreeHosts, setting: Option<&str>) -> io::Result<Middle>
         None => three_hosts.bridge()?,
         Some(setting) => three_hosts.gateway(&three_hosts.border("", setting, ""))?,
     };
-    three_hosts.settle()?;
+    three_hosts.wait_until_forwarding()?;
     Ok(middle)
 }
 

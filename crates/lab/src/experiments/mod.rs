@@ -33,9 +33,9 @@ pub use border::{Border, BorderRow, BorderSettings, Scene, Versus, border};
 pub use calibration::{Calibrated, calibration};
 pub use datagrams::{Inbox, Load, Pings, Received, pings, send};
 pub use differential::{Cases, Differential, DifferentialSettings, differential, repeat};
-pub use dips::{Dip, Dips, DipsSettings, Sweeps, dips, find};
-pub use disorder::{Fragments, Order, deliver};
-pub use floods::{Flood, FloodRow, Floods, FloodsSettings, Joins, floods};
+pub use dips::{Dip, Dips, DipsSettings, Sweeps, dips, dips_in};
+pub use disorder::{Disorder, Fragments, deliver};
+pub use floods::{Flood, FloodRow, Floods, FloodsSettings, ReassembledBy, floods};
 pub use hold::{Hold, HoldDelay, HoldLen, HoldLoad, HoldSettings, hold};
 pub use lifecycle::{
     Change, Lifecycle, LifecycleEvent, LifecycleRow, LifecycleSettings, Outcome, Remedy, lifecycle,
@@ -49,7 +49,7 @@ pub use soak::{Arrived, Changes, Kills, Mixed, Soak, SoakSettings, Usage, soak};
 pub use swarm::{Hit, Progress, Swarm, SwarmSettings, replay, swarm};
 pub use tcp::{TcpComparison, TcpRow, TcpSettings, tcp};
 pub use transparency::{
-    Links, Middle, PortKind, Role, Transparency, TransparencyRow, TransparencySettings, Verdict, transparency,
+    LinkKind, Middle, PortKind, Role, Transparency, TransparencyRow, TransparencySettings, Verdict, transparency,
     transparency_kind_named, transparency_list,
 };
 pub use wide_interface::{

@@ -7,7 +7,7 @@
 //! repeated with the same loss seeds. Each round and row of the table has its own loss seeds.
 
 use super::{Conditions, Spread, cell, link};
-use crate::emulator::{LinkShape, Queue, Scheduling};
+use crate::emulator::{LinkShape, QueueLimit, Scheduling};
 use crate::net::Offloading;
 use crate::three_hosts::{NARROW, ThreeHosts, v4};
 use rustix::net::{AddressFamily, SocketType, connect, ipproto, socket, sockopt, sockopt::Timeout};
@@ -162,7 +162,7 @@ fn over<T>(
     let shape = |seed| LinkShape {
         delay: trip / 2,
         rate_bits_per_second: Some(settings.rate_bits_per_second),
-        queue: Queue::Bytes(QUEUE_LEN),
+        queue: QueueLimit::Bytes(QUEUE_LEN),
         loss: settings.loss,
         seed,
         ..LinkShape::default()
@@ -173,7 +173,7 @@ fn over<T>(
             .spawn(|| three_hosts.middle.space().enter(|| link([a, b], shapes, None, &stop, Scheduling::Realtime)));
         let done = {
             let _stops = Stops(&stop);
-            three_hosts.settle().and_then(|()| act())
+            three_hosts.wait_until_forwarding().and_then(|()| act())
         };
         let outcome = wire.join().expect("an emulator that panics has said why")?;
         Ok((done?, outcome.is_valid))

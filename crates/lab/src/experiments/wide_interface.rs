@@ -9,7 +9,7 @@
 
 use super::account::{Account, Receiving};
 use super::datagrams::{self, Inbox, Load, MESSAGE_LEN_MAX, Pings, Received};
-use super::disorder::{Order, deliver};
+use super::disorder::{Disorder, deliver};
 use super::{Conditions, Spread, cell, median_of};
 use crate::net::Offloading;
 use crate::three_hosts::v4;
@@ -131,7 +131,7 @@ pub struct Delivery {
     /// `IPv4` or `IPv6`.
     pub version: &'static str,
     /// Order in which the fragments were sent.
-    pub order: Order,
+    pub order: Disorder,
     /// Length of each message, in bytes.
     pub len: usize,
     /// Number of messages that were sent.
@@ -341,7 +341,7 @@ impl<'a> StartedMiddle<'a> {
         settings: &WideInterfaceSettings,
     ) -> io::Result<()> {
         for (version, is_v4) in [("IPv4", true), ("IPv6", false)] {
-            for order in [Order::Reverse, Order::Random] {
+            for order in [Disorder::Reverse, Disorder::Random] {
                 for len in DISORDERED_LENS {
                     let sent = settings.disordered;
                     let taken = deliver(self.pair, mtu as usize, is_v4, order, len, sent)?;
@@ -456,7 +456,7 @@ impl fmt::Display for WideInterface {
         self.rows.iter().try_for_each(|row| row.line(f))?;
         writeln!(f, "\nmessages with reordered fragments: share that arrived")?;
         for Delivery { mtu, receiver, version, order, len, sent, taken } in &self.deliveries {
-            let order = if *order == Order::Reverse { "reversed" } else { "random" };
+            let order = if *order == Disorder::Reverse { "reversed" } else { "random" };
             let share = taken.arrived as f64 * 100.0 / *sent as f64;
             writeln!(
                 f,

@@ -141,7 +141,7 @@ fn flood(three_hosts: &ThreeHosts, frames: &[Vec<u8>]) -> io::Result<u64> {
 fn send(port: &mut dyn Port, frames: &[Vec<u8>], arrived: &AtomicU64) -> io::Result<()> {
     let mut sent = 0;
     for batch in frames.chunks(BATCH) {
-        let wire = |frame| TxFrame { header: frame, payload: &[], to_do: TxOffload::default() };
+        let wire = |frame| TxFrame { header: frame, payload: &[], offload: TxOffload::default() };
         let wires: Vec<TxFrame<'_>> = batch.iter().map(|frame| wire(&frame[..])).collect();
         let mut rest = &wires[..];
         while !rest.is_empty() {

@@ -81,7 +81,7 @@ pub fn border(device: &Device) {
             } else {
                 three_hosts.bridge().unwrap()
             };
-            three_hosts.settle().unwrap();
+            three_hosts.wait_until_forwarding().unwrap();
             make(
                 device,
                 path,

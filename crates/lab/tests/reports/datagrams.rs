@@ -2,7 +2,7 @@
 
 use crate::{compare, conditions, spread};
 use wideload_lab::experiments::{
-    Delivery, Dip, Dips, Latency, Order, Pings, Received, Stack, Sweeps, System, WideInterface, WideInterfaceRow,
+    Delivery, Dip, Dips, Disorder, Latency, Pings, Received, Stack, Sweeps, System, WideInterface, WideInterfaceRow,
 };
 
 #[test]
@@ -38,7 +38,7 @@ fn the_wide_interface_reports_costs_deliveries_and_round_trips() {
         rate: 4e8,
         messages_per_second: 10_000.0,
         rows: vec![row(1_500, 64, stock), versus(1_500, 64), versus(4_000, 9_000), versus(9_000, 9_000), unknown],
-        deliveries: vec![delivery(Order::Reverse, 200), delivery(Order::Random, 199)],
+        deliveries: vec![delivery(Disorder::Reverse, 200), delivery(Disorder::Random, 199)],
         latencies: vec![Latency { mtu: 1_500, system: wide, pings }],
         intact: true,
         broken: Vec::new(),

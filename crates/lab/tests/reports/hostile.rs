@@ -1,7 +1,7 @@
 //! Figures of floods and attacks -> the reports of `lab floods` and `lab attacks`.
 
 use crate::{compare, conditions};
-use wideload_lab::experiments::{AttackRow, Attacks, Flood, FloodRow, Floods, Joins};
+use wideload_lab::experiments::{AttackRow, Attacks, Flood, FloodRow, Floods, ReassembledBy};
 
 #[test]
 fn floods_reports_shares_and_shares_below_the_minimum() {
@@ -16,12 +16,13 @@ fn floods_reports_shares_and_shares_below_the_minimum() {
         held_max: Some(4_194_304),
         wanted: Some(0.999),
     };
-    let kernel = FloodRow { held_max: None, wanted: None, ..row(Flood::FirstPieces, 4, Joins::Kernel, 310) };
+    let kernel =
+        FloodRow { held_max: None, wanted: None, ..row(Flood::FirstFragments, 4, ReassembledBy::Kernel, 310) };
     let rows = vec![
         kernel,
-        row(Flood::FirstPieces, 4, Joins::Engine, 19_998),
-        row(Flood::ThousandSources, 6, Joins::Engine, 19_000),
-        FloodRow { wanted: Some(1.0), set_aside: 0, ..row(Flood::Drip, 6, Joins::Simulated, 20_000) },
+        row(Flood::FirstFragments, 4, ReassembledBy::Engine, 19_998),
+        row(Flood::ThousandSources, 6, ReassembledBy::Engine, 19_000),
+        FloodRow { wanted: Some(1.0), set_aside: 0, ..row(Flood::Drip, 6, ReassembledBy::Simulated, 20_000) },
     ];
     compare("floods.txt", &[Floods { conditions: conditions(), rows }]);
 }

@@ -518,14 +518,18 @@ mod tests {
         for version in [4, 6] {
             let mut rig = Rig::new();
             let packet = Packet { version, ..GSO };
-            assert_eq!(rig.says(packet), Said::Kept, "nothing is lent");
+            assert_eq!(rig.says(packet), CopyOutcome::Kept, "nothing is lent");
             rig.offload(packet, 900);
-            assert_eq!(rig.says(packet), Said::Kept, "one of it may be with the worker");
+            assert_eq!(rig.says(packet), CopyOutcome::Kept, "one of it may be with the worker");
             rig.settle(2);
             let headers_len = if version == 4 { 40 } else { 60 };
-            assert_eq!(rig.says(packet), Said::Goes(900 - headers_len));
-            assert_eq!(rig.says(Packet { to_port: 81, ..packet }), Said::Kept, "of another flow");
-            assert_eq!(rig.says(Packet { version: 10 - version, ..packet }), Said::Kept, "of another version");
+            assert_eq!(rig.says(packet), CopyOutcome::Goes(900 - headers_len));
+            assert_eq!(rig.says(Packet { to_port: 81, ..packet }), CopyOutcome::Kept, "of another flow");
+            assert_eq!(
+                rig.says(Packet { version: 10 - version, ..packet }),
+                CopyOutcome::Kept,
+                "of another version"
+            );
             let passed = OffloadStats { frames: 1, packets_in: 20, packets_out: 4, bytes: 2_880, dropped: 0 };
             assert_eq!(rig.flow_offload.passed(), passed);
         }
@@ -536,31 +540,31 @@ mod tests {
         let opening = Packet { flags: 0x02, len: 0, segment_len: 0, ..GSO };
         for is_done in [false, true] {
             let mut rig = Rig::new();
-            assert_eq!(rig.says(opening), Said::Kept);
+            assert_eq!(rig.says(opening), CopyOutcome::Kept);
             rig.flow_offload.expect(flow(GSO));
             if is_done {
                 rig.settle(1);
             }
             rig.offload(GSO, 1_500);
-            assert_eq!(rig.says(GSO), if is_done { Said::Goes(1_460) } else { Said::Kept });
+            assert_eq!(rig.says(GSO), if is_done { CopyOutcome::Goes(1_460) } else { CopyOutcome::Kept });
         }
         // The program also records the last packet that arrives before the flow is offloaded.
         let mut rig = Rig::new();
-        assert_eq!(rig.says(opening), Said::Kept);
+        assert_eq!(rig.says(opening), CopyOutcome::Kept);
         rig.flow_offload.expect(flow(GSO));
-        assert_eq!(rig.says(GSO), Said::Kept);
+        assert_eq!(rig.says(GSO), CopyOutcome::Kept);
         rig.flow_offload.count(2);
         rig.flow_offload.commit();
-        assert_eq!(rig.says(GSO), Said::Kept);
+        assert_eq!(rig.says(GSO), CopyOutcome::Kept);
         rig.offload(GSO, 1_500);
-        assert_eq!(rig.says(GSO), Said::Kept);
+        assert_eq!(rig.says(GSO), CopyOutcome::Kept);
         rig.settle(2);
-        assert_eq!(rig.says(GSO), Said::Goes(1_460));
+        assert_eq!(rig.says(GSO), CopyOutcome::Goes(1_460));
         // The same applies when the connection opens again.
-        assert_eq!(rig.says(opening), Said::Kept);
+        assert_eq!(rig.says(opening), CopyOutcome::Kept);
         rig.flow_offload.expect(flow(GSO));
         rig.offload(GSO, 1_500);
-        assert_eq!(rig.says(GSO), Said::Kept);
+        assert_eq!(rig.says(GSO), CopyOutcome::Kept);
     }
 
     #[test]
@@ -584,7 +588,7 @@ mod tests {
             assert_eq!((count, asked.len()), (1, usize::from(used_by.is_some())));
             assert!(asked.iter().all(|asked| *asked == flow(GSO)));
             assert_eq!(until(&rig) > before, runs_on, "{used_by:?}, {is_wanted}");
-            assert_eq!(rig.says(GSO), Said::Goes(if runs_on { 960 } else { 1_460 }));
+            assert_eq!(rig.says(GSO), CopyOutcome::Goes(if runs_on { 960 } else { 1_460 }));
             rig.flow_offload.end(flow(GSO));
             assert_eq!(rig.flow_offload.refresh(|_, _| panic!("it has ended")), 0);
         }
@@ -596,14 +600,14 @@ mod tests {
             let packet = Packet { version, ..GSO };
             let mut rig = Rig::new();
             rig.offload(packet, 1_500);
-            assert_eq!(rig.says(packet), Said::Kept);
+            assert_eq!(rig.says(packet), CopyOutcome::Kept);
             rig.settle(1);
             assert_eq!(rig.flow_offload.acked().count(), 0, "what the worker sees it knows");
             let acked = |ack: u32| {
                 let mut frame = frame(packet);
                 let at = 14 + if version == 4 { 20 } else { 40 } + 8;
                 frame[at..at + 4].copy_from_slice(&ack.to_be_bytes());
-                assert!(matches!(rig.says_of(&frame, packet), Said::Goes(_)));
+                assert!(matches!(rig.says_of(&frame, packet), CopyOutcome::Goes(_)));
                 rig.flow_offload.acked().collect::<Vec<_>>()
             };
             for (ack, last) in [(0xFFFF_FF00, 0xFFFF_FF00), (70, 70), (0xFFFF_FFF0, 70), (71, 71), (71, 71)] {
@@ -656,28 +660,28 @@ mod tests {
     #[test]
     fn packets_behind_one_at_the_worker_go_to_the_worker() {
         let mut rig = Rig::ready(1_500);
-        assert_eq!(rig.says(GSO), Said::Goes(1_460));
-        assert_eq!(rig.says(LONG), Said::Kept, "it has to be cut");
-        assert_eq!(rig.says(GSO), Said::Kept);
+        assert_eq!(rig.says(GSO), CopyOutcome::Goes(1_460));
+        assert_eq!(rig.says(LONG), CopyOutcome::Kept, "it has to be cut");
+        assert_eq!(rig.says(GSO), CopyOutcome::Kept);
         rig.settle(1);
-        assert_eq!(rig.says(GSO), Said::Kept, "the worker has not received all");
+        assert_eq!(rig.says(GSO), CopyOutcome::Kept, "the worker has not received all");
         rig.settle(2);
-        assert_eq!(rig.says(GSO), Said::Goes(1_460));
+        assert_eq!(rig.says(GSO), CopyOutcome::Goes(1_460));
         // A packet of another flow at the worker changes nothing.
-        assert_eq!(rig.says(Packet { to_port: 81, ..GSO }), Said::Kept);
-        assert_eq!(rig.says(GSO), Said::Goes(1_460));
+        assert_eq!(rig.says(Packet { to_port: 81, ..GSO }), CopyOutcome::Kept);
+        assert_eq!(rig.says(GSO), CopyOutcome::Goes(1_460));
     }
 
     #[test]
     fn syn_fin_and_rst_end_the_offload() {
         for flags in [0x02, 0x12, 0x11, 0x04, 0x30] {
             let mut rig = Rig::ready(1_500);
-            assert_eq!(rig.says(Packet { flags, len: 0, segment_len: 0, ..GSO }), Said::Kept);
+            assert_eq!(rig.says(Packet { flags, len: 0, segment_len: 0, ..GSO }), CopyOutcome::Kept);
             rig.settle(1);
-            assert_eq!(rig.says(GSO), Said::Kept, "after flags {flags:#x}");
+            assert_eq!(rig.says(GSO), CopyOutcome::Kept, "after flags {flags:#x}");
         }
         for flags in [0x10, 0x18, 0x50] {
-            assert_eq!(Rig::ready(1_500).says(Packet { flags, ..GSO }), Said::Goes(1_460), "{flags:#x}");
+            assert_eq!(Rig::ready(1_500).says(Packet { flags, ..GSO }), CopyOutcome::Goes(1_460), "{flags:#x}");
         }
     }
 
@@ -685,14 +689,14 @@ mod tests {
     fn an_offload_ends_by_withdrawal_expiry_or_a_lost_redirect() {
         let mut rig = Rig::ready(1_500);
         rig.flow_offload.withdraw();
-        assert_eq!(rig.says(GSO), Said::Kept);
+        assert_eq!(rig.says(GSO), CopyOutcome::Kept);
         let rig = Rig::ready(1_500);
         rig.flow_offload.set_redirect(0);
-        assert_eq!(rig.says(GSO), Said::Kept);
+        assert_eq!(rig.says(GSO), CopyOutcome::Kept);
         let rig = Rig::ready(1_500);
         let at = flow(GSO).at();
         rig.flow_offload.long(at + UNTIL_AT).store(now() - 1, Ordering::SeqCst);
-        assert_eq!(rig.says(GSO), Said::Kept);
+        assert_eq!(rig.says(GSO), CopyOutcome::Kept);
     }
 
     #[test]
@@ -720,39 +724,39 @@ mod tests {
         let single = Packet { len: 144, segment_len: 0, ..GSO };
         let pure = Packet { len: 0, segment_len: 0, ..GSO };
         for _ in 0..SINGLES_MAX {
-            assert_eq!(rig.says(single), Said::Goes(0));
-            assert_eq!(rig.says(pure), Said::Goes(0), "one without payload does not count");
+            assert_eq!(rig.says(single), CopyOutcome::Goes(0));
+            assert_eq!(rig.says(pure), CopyOutcome::Goes(0), "one without payload does not count");
         }
-        assert_eq!(rig.says(GSO), Said::Goes(860), "a train begins anew");
+        assert_eq!(rig.says(GSO), CopyOutcome::Goes(860), "a train begins anew");
         for _ in 0..SINGLES_MAX {
-            assert_eq!(rig.says(single), Said::Goes(0));
+            assert_eq!(rig.says(single), CopyOutcome::Goes(0));
         }
-        assert_eq!(rig.says(single), Said::Kept);
+        assert_eq!(rig.says(single), CopyOutcome::Kept);
         rig.settle(1);
-        assert_eq!(rig.says(GSO), Said::Kept, "its lease has ended");
+        assert_eq!(rig.says(GSO), CopyOutcome::Kept, "its lease has ended");
     }
 
     #[test]
     fn a_gso_packet_stays_one_within_the_segment_limit() {
         for (len_max, len, segment_len, said) in [
-            (900, 288, 144, Said::Goes(144)),
-            (900, 860, 144, Said::Goes(430)),
-            (900, 861, 144, Said::Goes(860)),
-            (140, 2_000, 860, Said::Goes(100)),
-            (40 + 144, 2_880, 144, Said::Goes(144)),
+            (900, 288, 144, CopyOutcome::Goes(144)),
+            (900, 860, 144, CopyOutcome::Goes(430)),
+            (900, 861, 144, CopyOutcome::Goes(860)),
+            (140, 2_000, 860, CopyOutcome::Goes(100)),
+            (40 + 144, 2_880, 144, CopyOutcome::Goes(144)),
             // The headers alone are as long as the limit.
-            (40, 2_880, 144, Said::Kept),
-            (41, 2_880, 144, Said::Goes(1)),
-            (576, 3_000, 20_000, Said::Kept),
-            (576, 3_000, 16_000 + 536, Said::Goes(536)),
-            (576, 3_000, 16_000 + 537, Said::Kept),
+            (40, 2_880, 144, CopyOutcome::Kept),
+            (41, 2_880, 144, CopyOutcome::Goes(1)),
+            (576, 3_000, 20_000, CopyOutcome::Kept),
+            (576, 3_000, 16_000 + 536, CopyOutcome::Goes(536)),
+            (576, 3_000, 16_000 + 537, CopyOutcome::Kept),
         ] {
             let rig = Rig::ready(len_max);
             assert_eq!(rig.says(Packet { len, segment_len, ..GSO }), said, "{len} by {segment_len} to {len_max}");
         }
         let rig = Rig::ready(1_500);
-        assert_eq!(rig.says(Packet { len: 1_460, segment_len: 0, ..GSO }), Said::Goes(0));
-        assert_eq!(rig.says(Packet { len: 1_461, segment_len: 0, ..GSO }), Said::Kept);
+        assert_eq!(rig.says(Packet { len: 1_460, segment_len: 0, ..GSO }), CopyOutcome::Goes(0));
+        assert_eq!(rig.says(Packet { len: 1_461, segment_len: 0, ..GSO }), CopyOutcome::Kept);
     }
 
     #[test]
@@ -766,10 +770,10 @@ mod tests {
             if at == 46 && value == 0xF0 {
                 frame.truncate(14 + 20 + 40);
             }
-            assert_eq!(rig.says_of(&frame, GSO), Said::Kept, "{value:#x} at {at}");
+            assert_eq!(rig.says_of(&frame, GSO), CopyOutcome::Kept, "{value:#x} at {at}");
             rig.settle(1);
         }
-        assert_eq!(rig.says(GSO), Said::Goes(1_460));
+        assert_eq!(rig.says(GSO), CopyOutcome::Goes(1_460));
         assert_eq!(Flow::of(&frame[14..]).map(Flow::reversed).map(Flow::reversed), Flow::of(&frame[14..]));
         assert_eq!([0, 3, 20, 23].map(|len| Flow::of(&frame[14..14 + len])), [None; 4]);
     }
@@ -807,29 +811,29 @@ mod tests {
             rig.says(long);
             rig.settle(1);
             let half_summed = half_summed(long);
-            assert_eq!(rig.says_of(&half_summed, long), Said::Goes(500), "version {version}");
+            assert_eq!(rig.says_of(&half_summed, long), CopyOutcome::Goes(500), "version {version}");
             let passed = OffloadStats { frames: 1, packets_in: 1, packets_out: 4, bytes: 2_000, dropped: 0 };
             assert_eq!(rig.flow_offload.passed(), passed);
             let mut whole = half_summed.clone();
             whole[if version == 4 { 50 } else { 70 }] ^= 1;
-            assert_eq!(rig.says_of(&whole, long), Said::Kept);
+            assert_eq!(rig.says_of(&whole, long), CopyOutcome::Kept);
             rig.settle(1);
             // CWR and AE.
             for (at, flags) in [(1, 0x80), (0, 0x01)] {
                 let mut marked = half_summed.clone();
                 marked[if version == 4 { 46 } else { 66 } + at] |= flags;
-                assert_eq!(rig.says_of(&marked, long), Said::Kept, "{flags:#x}");
+                assert_eq!(rig.says_of(&marked, long), CopyOutcome::Kept, "{flags:#x}");
                 rig.settle(1);
             }
             let mut padded = half_summed.clone();
             padded.push(0);
-            assert_eq!(rig.says_of(&padded, long), Said::Kept);
+            assert_eq!(rig.says_of(&padded, long), CopyOutcome::Kept);
             rig.settle(1);
             rig.flow_offload.end(flow(long));
             rig.says(long);
             rig.settle(1);
             // Eight segments are possible, nine are not.
-            for (len_max, said) in [(len_max - 250, Said::Goes(250)), (len_max - 251, Said::Kept)] {
+            for (len_max, said) in [(len_max - 250, CopyOutcome::Goes(250)), (len_max - 251, CopyOutcome::Kept)] {
                 let mut rig = Rig::new();
                 rig.offload(long, len_max);
                 rig.says(long);
@@ -905,14 +909,14 @@ mod tests {
         let mut padded = frame(pure);
         padded.resize(60, 0);
         for _ in 0..2 * SINGLES_MAX {
-            assert_eq!(rig.says_of(&padded, pure), Said::Goes(0));
+            assert_eq!(rig.says_of(&padded, pure), CopyOutcome::Goes(0));
         }
         assert_eq!(rig.flow_offload.passed().bytes, 0);
         let mut short = frame(pure);
         short[17] += 1;
-        assert_eq!(rig.says_of(&short, pure), Said::Kept, "it says that it is longer than it is");
+        assert_eq!(rig.says_of(&short, pure), CopyOutcome::Kept, "it says that it is longer than it is");
         rig.settle(1);
-        assert_eq!(rig.says(GSO), Said::Goes(1_440));
+        assert_eq!(rig.says(GSO), CopyOutcome::Goes(1_440));
     }
 
     #[test]
@@ -925,16 +929,16 @@ mod tests {
         extended[20] = 60;
         for held_up in [fragment, options, extended] {
             let mut rig = Rig::ready(1_500);
-            assert_eq!(rig.says_of(&held_up, GSO), Said::Kept);
-            assert_eq!(rig.says(GSO), Said::Kept);
+            assert_eq!(rig.says_of(&held_up, GSO), CopyOutcome::Kept);
+            assert_eq!(rig.says(GSO), CopyOutcome::Kept);
             rig.settle(2);
-            assert_eq!(rig.says(GSO), Said::Goes(1_460));
+            assert_eq!(rig.says(GSO), CopyOutcome::Goes(1_460));
         }
         let mut rig = Rig::ready(1_500);
         let mut datagram = frame(GSO);
         datagram[23] = 17;
-        assert_eq!(rig.says_of(&datagram, GSO), Said::Kept);
-        assert_eq!(rig.says(GSO), Said::Goes(1_460), "UDP is of no flow");
+        assert_eq!(rig.says_of(&datagram, GSO), CopyOutcome::Kept);
+        assert_eq!(rig.says(GSO), CopyOutcome::Goes(1_460), "UDP is of no flow");
         rig.settle(1);
     }
 
@@ -945,11 +949,11 @@ mod tests {
         for word in words {
             rig.flow_offload.long(TO_AT).store(word, Ordering::SeqCst);
             rig.flow_offload.long(flow(GSO).at() + LAST_AT).store(0, Ordering::SeqCst);
-            assert_eq!(rig.says(GSO), Said::Kept, "{word:#x}");
+            assert_eq!(rig.says(GSO), CopyOutcome::Kept, "{word:#x}");
         }
         rig.flow_offload.set_redirect(TO);
         rig.flow_offload.long(flow(GSO).at() + LAST_AT).store(0, Ordering::SeqCst);
-        assert_eq!(rig.says(GSO), Said::Goes(1_460));
+        assert_eq!(rig.says(GSO), CopyOutcome::Goes(1_460));
     }
 
     #[test]
@@ -958,14 +962,14 @@ mod tests {
         let mut rig = Rig::beside(Some(&heartbeat));
         for packet in [GSO, LONG, Packet { flags: 0x02, ..GSO }, Packet { to_port: 81, ..GSO }] {
             rig.offload(GSO, 1_500);
-            assert_eq!(rig.says(packet), Said::Refused);
+            assert_eq!(rig.says(packet), CopyOutcome::Refused);
         }
         assert_eq!(rig.flow_offload.long(LEFT_AT).load(Ordering::SeqCst), 0);
         let at = flow(GSO).at();
         rig.flow_offload.long(at + LAST_AT).store(0, Ordering::SeqCst);
-        assert_eq!(rig.says(GSO), Said::Goes(1_460));
+        assert_eq!(rig.says(GSO), CopyOutcome::Goes(1_460));
         let another = Packet { to_port: 81, ..GSO };
-        for (beating, said) in [(0..2, Said::Refused), (2..3, Said::Kept)] {
+        for (beating, said) in [(0..2, CopyOutcome::Refused), (2..3, CopyOutcome::Kept)] {
             beating.for_each(|worker| heartbeat.beat(worker));
             assert_eq!(rig.says(another), said);
         }
@@ -974,15 +978,15 @@ mod tests {
     #[test]
     fn frames_lost_with_a_process_are_awaited_for_a_limited_time() {
         let mut rig = Rig::ready(1_500);
-        assert_eq!(rig.says(LONG), Said::Kept);
+        assert_eq!(rig.says(LONG), CopyOutcome::Kept);
         rig.settle(0);
-        assert_eq!(rig.says(GSO), Said::Kept, "one is missing");
+        assert_eq!(rig.says(GSO), CopyOutcome::Kept, "one is missing");
         rig.settle(0);
         let (count, since) = rig.flow_offload.missing;
         assert_eq!(count, 3);
         rig.flow_offload.missing = (count, since - MISSING.as_nanos() as u64);
         rig.settle(0);
-        assert_eq!(rig.says(GSO), Said::Goes(1_460));
+        assert_eq!(rig.says(GSO), CopyOutcome::Goes(1_460));
     }
 
     #[test]
@@ -990,12 +994,12 @@ mod tests {
         let mut rig = Rig::ready(1_500);
         for (len_max, said) in [(9_000, 1_460), (1_000, 960), (1_500, 960)] {
             rig.offload(GSO, len_max);
-            assert_eq!(rig.says(GSO), Said::Goes(said));
+            assert_eq!(rig.says(GSO), CopyOutcome::Goes(said));
         }
         rig.flow_offload.end(flow(Packet { to_port: 81, ..GSO }));
-        assert_eq!(rig.says(GSO), Said::Goes(960));
+        assert_eq!(rig.says(GSO), CopyOutcome::Goes(960));
         rig.flow_offload.end(flow(GSO));
-        assert_eq!(rig.says(GSO), Said::Kept);
+        assert_eq!(rig.says(GSO), CopyOutcome::Kept);
     }
 
     #[test]
@@ -1022,13 +1026,13 @@ mod tests {
             rig.says(GSO);
             rig.settle(1);
             let gso = Packet { len, segment_len, ..GSO };
-            assert_eq!(rig.says(gso), Said::Goes(said), "{len} by {segment_len} to {len_max}");
+            assert_eq!(rig.says(gso), CopyOutcome::Goes(said), "{len} by {segment_len} to {len_max}");
         }
         // A limit that may not grow stays so while the flow is offloaded.
         let mut rig = Rig::ready(900);
         rig.flow_offload.offload(flow(GSO), SegmentLimit { len_max: 900, may_grow: false });
         rig.flow_offload.offload(flow(GSO), growing(900));
-        assert_eq!(rig.says(GSO), Said::Goes(144));
+        assert_eq!(rig.says(GSO), CopyOutcome::Goes(144));
     }
 
     fn growing(len_max: u16) -> SegmentLimit {
@@ -1037,7 +1041,7 @@ mod tests {
 
     /// Verdict on a packet: left to the worker, kept from the socket, or forwarded with this segment size.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    enum Said {
+    enum CopyOutcome {
         Kept,
         Refused,
         Goes(u32),
@@ -1079,7 +1083,7 @@ mod tests {
         fn ready(len_max: u16) -> Rig {
             let mut rig = Rig::new();
             rig.offload(GSO, len_max);
-            assert_eq!(rig.says(GSO), Said::Kept);
+            assert_eq!(rig.says(GSO), CopyOutcome::Kept);
             rig.settle(1);
             rig
         }
@@ -1094,11 +1098,11 @@ mod tests {
             self.flow_offload.commit();
         }
 
-        fn says(&self, packet: Packet) -> Said {
+        fn says(&self, packet: Packet) -> CopyOutcome {
             self.says_of(&frame(packet), packet)
         }
 
-        fn says_of(&self, frame: &[u8], packet: Packet) -> Said {
+        fn says_of(&self, frame: &[u8], packet: Packet) -> CopyOutcome {
             let mut told = [0_u8; TOLD_LEN];
             let count = if packet.segment_len == 0 { 0 } else { packet.len.div_ceil(packet.segment_len) };
             for (at, value) in [(SEGMENT_COUNT_AT, count), (SEGMENT_LEN_AT, packet.segment_len)] {
@@ -1107,11 +1111,11 @@ mod tests {
             let said = bpf::run_noted(self.program.as_fd(), frame, &mut told).expect("it runs");
             let word = |at: i16| told[at as usize..at as usize + 4].try_into().map(u32::from_ne_bytes).unwrap();
             match (said, word(NOTE_AT)) {
-                (u32::MAX, 0) => Said::Kept,
-                (0, 0) => Said::Refused,
+                (u32::MAX, 0) => CopyOutcome::Kept,
+                (0, 0) => CopyOutcome::Refused,
                 (0, note) if note == NOTED.cast_unsigned() => {
                     assert_eq!(word(TO_NOTE_AT), TO, "it goes where it is to go");
-                    Said::Goes(word(SEGMENT_NOTE_AT))
+                    CopyOutcome::Goes(word(SEGMENT_NOTE_AT))
                 }
                 other => panic!("{other:?} is neither"),
             }

@@ -134,20 +134,20 @@ impl Pool {
     /// - new memory from the heap, within the limit;
     /// - a free buffer of a larger class;
     /// - new memory from the heap, after free buffers of other classes were freed.
-    pub fn share(&mut self, len: usize) -> Option<Buffer> {
+    pub fn allocate(&mut self, len: usize) -> Option<Buffer> {
         let class = CLASS_LENS.iter().position(|class_len| *class_len >= len)?;
         match self.shelf(class).pop() {
             Some(buffer) => {
                 self.in_use_count += 1;
                 Some(buffer)
             }
-            None => self.lend_another(class),
+            None => self.allocate_from_class(class),
         }
     }
 
     /// Returns a buffer for a class whose free buffers are used up. The buffer may have a larger class.
     #[cold]
-    fn lend_another(&mut self, class: usize) -> Option<Buffer> {
+    fn allocate_from_class(&mut self, class: usize) -> Option<Buffer> {
         let wanted = CLASS_LENS.get(class).map(|len| pinned_len(*len))?;
         if self.heap_len + wanted > self.limit {
             if let Some(larger) = (class + 1..CLASS_LENS.len()).find(|larger| !self.shelf(*larger).is_empty()) {
@@ -228,13 +228,13 @@ mod tests {
     fn a_length_gets_the_smallest_class_that_holds_it() {
         let mut pool = Pool::new(usize::MAX);
         for (len, capacity) in [(0, 2_048), (2_048, 2_048), (2_049, 4_096), (16_384, 16_384), (65_535, 65_536)] {
-            let buffer = pool.share(len).unwrap();
+            let buffer = pool.allocate(len).unwrap();
             assert_eq!(buffer.capacity(), capacity, "for {len}");
             assert_eq!(buffer.bitmap().len() * 64, capacity);
             assert_eq!(buffer.pinned_len(), Buffer::pinned_len_for(len));
             pool.give(buffer);
         }
-        assert!(pool.share(65_537).is_none());
+        assert!(pool.allocate(65_537).is_none());
         assert_eq!(pool.in_use_count(), 0);
     }
 
@@ -242,8 +242,8 @@ mod tests {
     fn a_pool_never_passes_its_limit_and_returns_to_it() {
         let limit = 3 * pinned_len(2_048);
         let mut pool = Pool::new(limit);
-        let lent: Vec<_> = (0..3).map(|_| pool.share(1_500).unwrap()).collect();
-        assert!(pool.share(1).is_none());
+        let lent: Vec<_> = (0..3).map(|_| pool.allocate(1_500).unwrap()).collect();
+        assert!(pool.allocate(1).is_none());
         assert_eq!((pool.in_use_count(), pool.heap_len(), pool.free_len()), (3, limit, 0));
         lent.into_iter().for_each(|buffer| pool.give(buffer));
         assert_eq!((pool.in_use_count(), pool.free_len()), (0, limit));
@@ -253,27 +253,27 @@ mod tests {
     fn a_lower_limit_returns_free_memory_and_applies_at_once() {
         let one = pinned_len(2_048);
         let mut pool = Pool::new(4 * one);
-        let mut lent: Vec<_> = (0..4).map(|_| pool.share(1_500).unwrap()).collect();
+        let mut lent: Vec<_> = (0..4).map(|_| pool.allocate(1_500).unwrap()).collect();
         (0..2).for_each(|_| pool.give(lent.pop().unwrap()));
         pool.set_limit(one);
         assert_eq!((pool.in_use_count(), pool.heap_len()), (2, 2 * one));
-        assert!(pool.share(1).is_none());
+        assert!(pool.allocate(1).is_none());
         lent.into_iter().for_each(|buffer| pool.give(buffer));
         pool.set_limit(one);
         assert_eq!(pool.heap_len(), one);
-        assert!(pool.share(1).is_some() && pool.share(1).is_none());
+        assert!(pool.allocate(1).is_some() && pool.allocate(1).is_none());
     }
 
     #[test]
     fn free_memory_of_one_class_makes_room_for_another() {
         let mut pool = Pool::new(pinned_len(65_536));
-        let small: Vec<_> = (0..20).map(|_| pool.share(100).unwrap()).collect();
-        assert!(pool.share(60_000).is_none());
+        let small: Vec<_> = (0..20).map(|_| pool.allocate(100).unwrap()).collect();
+        assert!(pool.allocate(60_000).is_none());
         small.into_iter().for_each(|buffer| pool.give(buffer));
-        let large = pool.share(60_000).unwrap();
+        let large = pool.allocate(60_000).unwrap();
         assert!(pool.heap_len() <= pinned_len(65_536));
         pool.give(large);
-        assert_eq!(pool.share(10).unwrap().capacity(), 65_536);
+        assert_eq!(pool.allocate(10).unwrap().capacity(), 65_536);
     }
 
     #[test]
@@ -281,10 +281,10 @@ mod tests {
         let mut pool = Pool::new(0);
         assert!(pool.supply(Vec::leak(vec![0; 100])).is_err());
         pool.supply(Vec::leak(vec![0; 5_000])).unwrap();
-        let buffer = pool.share(3_000).unwrap();
+        let buffer = pool.allocate(3_000).unwrap();
         assert_eq!(buffer.capacity(), 4_096);
-        assert!(pool.share(1).is_none());
+        assert!(pool.allocate(1).is_none());
         pool.give(buffer);
-        assert!(pool.share(1).is_some());
+        assert!(pool.allocate(1).is_some());
     }
 }

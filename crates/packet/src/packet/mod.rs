@@ -114,7 +114,7 @@ impl Frame {
         // parsed.
         let bytes = bytes.get(..link.len + LEN_MAX + 1).unwrap_or(bytes);
         let ip_len = bytes.len() - link.len;
-        let mut buffer = pool.share(ip_len).ok_or(CopyError::NoBuffer)?;
+        let mut buffer = pool.allocate(ip_len).ok_or(CopyError::NoBuffer)?;
         buffer.put(HEADROOM - link.len, bytes);
         match Frame::parse(buffer, bytes.len(), link, ingress) {
             Frame::Ip(packet) => Ok(packet),

@@ -94,7 +94,7 @@ impl Body {
     }
 
     /// Returns the kind of the link header.
-    pub fn medium(&self) -> LinkType {
+    pub fn link_type(&self) -> LinkType {
         self.medium
     }
 

@@ -242,7 +242,7 @@ fn the_site_of_an_address_is_its_routed_prefix() {
         ("::1", "::"),
     ] {
         let ip = |text: &str| Address::from(text.parse::<IpAddr>().unwrap());
-        assert_eq!(ip(address).site(), ip(site), "{address}");
+        assert_eq!(ip(address).routed_prefix(), ip(site), "{address}");
     }
 }
 

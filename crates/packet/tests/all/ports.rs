@@ -107,7 +107,7 @@ fn a_frame_that_is_no_packet_gives_its_bytes_back() {
         (&vec![0x50; 30], LinkType::Ip, ParseError::BadVersion),
     ] {
         for at in [0, 10, 370, 500] {
-            let mut buffer = pool.share(2_000).unwrap();
+            let mut buffer = pool.allocate(2_000).unwrap();
             buffer.put(at, bytes);
             match Frame::read(buffer, at, bytes.len(), medium, Ingress(3)) {
                 Frame::Other(raw, unfit) => {
@@ -138,7 +138,7 @@ fn a_link_header_can_be_replaced_and_restored() {
                 let other = link(to, to_len, ether_type);
                 packet.set_link_header(to, &other);
                 assert!(packet.frame() == [&other[..], &bytes[from_len..end]].concat(), "the padding goes");
-                assert_eq!((packet.medium(), packet.link()), (to, &other[..]));
+                assert_eq!((packet.link_type(), packet.link()), (to, &other[..]));
                 assert_eq!(packet.link_header().len, to_len);
                 assert_eq!(
                     (packet.ip(), packet.l2_scope()),
@@ -165,7 +165,7 @@ fn a_link_header_that_is_too_long_is_refused() {
 
 /// Parses a frame at offset `at` of a buffer.
 fn laid(bytes: &[u8], at: usize, medium: LinkType, pool: &mut Pool) -> Packet {
-    let mut buffer = pool.share(at + bytes.len()).unwrap();
+    let mut buffer = pool.allocate(at + bytes.len()).unwrap();
     buffer.put(at, bytes);
     match Frame::read(buffer, at, bytes.len(), medium, Ingress(3)) {
         Frame::Ip(packet) => packet,

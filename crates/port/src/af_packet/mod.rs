@@ -17,7 +17,7 @@ use linux::device::{self, Device, sentence};
 use offload::flow_offload::FlowOffload;
 use packet::{Frame, Ingress, LinkType, PayloadSlots, Pool, SplitFrame};
 use receive::{ReceivedFrame, Receiving, SplitWriter};
-use socket_options::{bound_index, drops, join, set, size_buffers, speak_vnet, spoken_vnet};
+use socket_options::{bound_index, drops, enable_vnet_header, join, set, size_buffers, spoken_vnet};
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -69,7 +69,7 @@ impl PacketSocket {
             result
                 .map_err(|error| sentence(&format!("{address}: cannot {what}"), &error, "use Linux 4.20 or newer"))
         };
-        let vnet_len = speak_vnet(&socket).map_err(|error| {
+        let vnet_len = enable_vnet_header(&socket).map_err(|error| {
             sentence(&format!("{address}: cannot enable offloads"), &error, "use Linux 4.20 or newer")
         })?;
         tried("ignore outgoing frames", set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1))?;
@@ -267,7 +267,7 @@ impl Port for PacketSocket {
         self.receive_batch(ingress, pool, None, &mut Vec::new(), frames)
     }
 
-    fn receive_apart(
+    fn receive_split(
         &mut self,
         ingress: Ingress,
         pool: &mut Pool,
@@ -289,7 +289,7 @@ impl Port for PacketSocket {
                 Err(error) if would_wait(&error) => break,
                 Err(error) => {
                     self.is_down |= is_down(&error);
-                    let has_to_do = batch.first().is_some_and(|wire| wire.to_do != TxOffload::default());
+                    let has_to_do = batch.first().is_some_and(|wire| wire.offload != TxOffload::default());
                     return Err(refused(&self.address, error, has_to_do));
                 }
             };

@@ -19,7 +19,7 @@ pub(super) struct Receiving {
     wanted_count: usize,
     /// Predicted length of the next frames.
     expected: Expected,
-    landings: [RxBuffer; BATCH_COUNT],
+    rx_buffers: [RxBuffer; BATCH_COUNT],
     controls: [Control; BATCH_COUNT],
     parts: [[libc::iovec; 3]; BATCH_COUNT],
     messages: [libc::mmsghdr; BATCH_COUNT],
@@ -78,7 +78,7 @@ impl Receiving {
         Receiving {
             wanted_count: FIRST_BATCH_COUNT,
             expected: Expected::Short,
-            landings: std::array::from_fn(|_| RxBuffer::default()),
+            rx_buffers: std::array::from_fn(|_| RxBuffer::default()),
             controls: [Control([0; CONTROL_LEN]); BATCH_COUNT],
             parts: [[NOTHING; 3]; BATCH_COUNT],
             messages: [NO_MESSAGE; BATCH_COUNT],
@@ -88,8 +88,9 @@ impl Receiving {
     /// Takes the buffers of a batch from the pool, and returns the number of frames to receive. If memory is short,
     /// the batch is smaller. Without any memory, only headers are received, and the frames are dropped.
     pub(super) fn stock(&mut self, layout: Layout, pool: &mut Pool) -> usize {
-        let wanted = &mut self.landings[..self.wanted_count];
-        let mut whole = |landing: &mut RxBuffer| landing.lend_small(layout, pool) && landing.lend_overflow(pool);
+        let wanted = &mut self.rx_buffers[..self.wanted_count];
+        let mut whole =
+            |landing: &mut RxBuffer| landing.allocate_small(layout, pool) && landing.allocate_overflow(pool);
         match wanted.iter_mut().position(|landing| !whole(landing)) {
             None | Some(0) => wanted.len(),
             Some(count) => count,
@@ -107,9 +108,9 @@ impl Receiving {
     ) -> io::Result<usize> {
         for index in 0..count {
             let parts = &mut self.parts[index];
-            let landing = &mut self.landings[index];
+            let landing = &mut self.rx_buffers[index];
             *parts = match apart.as_mut().and_then(|apart| apart.place_mut(index)) {
-                Some((front, place)) => landing.parts_apart(layout, vnet_len, front, place),
+                Some((front, place)) => landing.split_iovecs(layout, vnet_len, front, place),
                 None if self.expected == Expected::Long => landing.parts_long(layout, vnet_len),
                 None => landing.parts(layout, vnet_len),
             };
@@ -147,7 +148,7 @@ impl Receiving {
         may_stay: bool,
     ) -> Option<ReceivedFrame> {
         let message = &self.messages[index];
-        let landing = &mut self.landings[index];
+        let landing = &mut self.rx_buffers[index];
         if message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
             return None;
         }
@@ -177,17 +178,17 @@ impl Receiving {
 
     /// Whether each of the first `count` messages has memory for a frame of any length.
     pub(super) fn is_stocked(&self, count: usize) -> bool {
-        self.landings[..count].iter().all(RxBuffer::is_stocked)
+        self.rx_buffers[..count].iter().all(RxBuffer::is_stocked)
     }
 
     /// Returns the number of buffers kept for the next frames.
     pub(super) fn kept_count(&self) -> usize {
-        self.landings.iter().map(RxBuffer::kept_count).sum()
+        self.rx_buffers.iter().map(RxBuffer::kept_count).sum()
     }
 
     /// Returns the kept buffers to the pool.
     pub(super) fn give_back(&mut self, pool: &mut Pool) {
-        self.landings.iter_mut().for_each(|landing| landing.give_back(pool));
+        self.rx_buffers.iter_mut().for_each(|landing| landing.give_back(pool));
         self.wanted_count = FIRST_BATCH_COUNT;
     }
 }

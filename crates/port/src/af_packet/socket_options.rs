@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr;
 
 /// Enables the virtio-net header before each frame, and returns the header's length in bytes.
-pub(super) fn speak_vnet(socket: &OwnedFd) -> io::Result<usize> {
+pub(super) fn enable_vnet_header(socket: &OwnedFd) -> io::Result<usize> {
     match set(socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR_SZ, vnet::LEN as libc::c_int) {
         Ok(()) => Ok(vnet::LEN),
         // Kernels before 6.6 only know the header without a count of buffers.

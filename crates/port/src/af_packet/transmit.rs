@@ -59,8 +59,8 @@ impl Sending {
         memory: Memory,
     ) -> io::Result<usize> {
         for (index, wire) in wires.iter().enumerate() {
-            let folded = folds.then(|| Folded::of(wire.header)).flatten().filter(|_| wire.to_do.gso.is_none());
-            let mut header = VnetHeader::of(wire.to_do);
+            let folded = folds.then(|| Folded::of(wire.header)).flatten().filter(|_| wire.offload.gso.is_none());
+            let mut header = VnetHeader::of(wire.offload);
             let mut front = &wire.header[..0];
             let mut rest = wire.header;
             if let Some(Folded { link, from_len, protocol }) = folded {

@@ -128,7 +128,7 @@ impl XdpSocket {
         let [.., largest] = CLASS_LENS;
         // A packet of any length fits after the headroom. VLAN tags extend the longest packet a few bytes into the
         // bitmap.
-        let mut buffer = pool.share(len.saturating_sub(ETHERNET_LEN).min(largest))?;
+        let mut buffer = pool.allocate(len.saturating_sub(ETHERNET_LEN).min(largest))?;
         let mut at = FRAME_AT;
         for bytes in self.part_bytes() {
             buffer.put(at, bytes);
@@ -148,7 +148,7 @@ impl XdpSocket {
     ) -> RxFrame {
         let len = self.frame_len();
         let room = (front.len() + place.len()).saturating_sub(ETHERNET_LEN);
-        let Some(mut buffer) = pool.share(room) else { return RxFrame::Nothing };
+        let Some(mut buffer) = pool.allocate(room) else { return RxFrame::Nothing };
         let mut at = 0;
         for bytes in self.part_bytes() {
             let (header, payload) = bytes.split_at(bytes.len().min(front.len().saturating_sub(at)));
@@ -269,7 +269,7 @@ impl XdpSocket {
     /// these reasons.
     #[inline]
     fn refusal(&mut self, wire: &TxFrame<'_>) -> Option<io::Error> {
-        if wire.to_do != TxOffload::default() {
+        if wire.offload != TxOffload::default() {
             return Some(refused(&self.address, io::Error::from_raw_os_error(libc::EINVAL), true));
         }
         if wire.header.len() + wire.payload.len() < ETHERNET_LEN {
@@ -376,7 +376,7 @@ impl Port for XdpSocket {
         self.receive_batch(ingress, pool, None, &mut Vec::new(), frames)
     }
 
-    fn receive_apart(
+    fn receive_split(
         &mut self,
         ingress: Ingress,
         pool: &mut Pool,
@@ -526,7 +526,7 @@ mod tests {
             let open = |name| XdpSocket::open(name, &Options::default()).expect("it is there");
             let (mut near, mut far) = (open("near"), open("far"));
             let frame = [[2; 12].as_slice(), &[0x88, 0xB5], &[7; 86]].concat();
-            let wire = TxFrame { header: &frame, payload: &[], to_do: TxOffload::default() };
+            let wire = TxFrame { header: &frame, payload: &[], offload: TxOffload::default() };
             let mut pool = Pool::new(1 << 20);
             let mut comes = |far: &mut XdpSocket, timeout| {
                 let until = Instant::now() + timeout;

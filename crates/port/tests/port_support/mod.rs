@@ -109,8 +109,8 @@ impl Forwarder {
         for wire in &wires {
             self.told.frame_count += 1;
             self.told.byte_count += wire.header.len() as u64;
-            self.told.gso_count += u64::from(wire.to_do.gso.is_some());
-            self.told.partial_count += u64::from(wire.to_do.checksum.is_some());
+            self.told.gso_count += u64::from(wire.offload.gso.is_some());
+            self.told.partial_count += u64::from(wire.offload.checksum.is_some());
             self.told.longest = self.told.longest.max(wire.header.len());
         }
         for frame in self.frames.drain(..) {
@@ -161,7 +161,7 @@ pub fn wire(frame: &Frame, to_do: TxOffload) -> TxFrame<'_> {
         Frame::Ip(packet) => packet.frame(),
         Frame::Other(raw, _) => raw.frame(),
     };
-    TxFrame { header, payload: &[], to_do }
+    TxFrame { header, payload: &[], offload: to_do }
 }
 
 /// Forwards in both directions until `stop` is true. Returns the counts of both directions and the CPU time.
@@ -263,7 +263,7 @@ pub fn settle(one: &mut dyn Port, other: &mut dyn Port) {
 
 pub fn plain(frame: &[u8]) -> TxFrame<'_> {
     let (header, payload) = frame.split_at(frame.len().min(34));
-    TxFrame { header, payload, to_do: TxOffload::default() }
+    TxFrame { header, payload, offload: TxOffload::default() }
 }
 
 /// Sends a frame; repeats while the queue is full.

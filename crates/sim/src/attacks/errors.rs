@@ -3,7 +3,7 @@
 //! Each attack is one function, which also checks the result.
 
 use super::craft::{self, SYN, Tcp, head, udp};
-use super::fragments::{Clock, fresh};
+use super::fragments::{Clock, unique_head};
 use super::rig::{Out, Rig, Verdict};
 use super::{Field, holds};
 use crate::topology::{Gateway, GatewayRole};
@@ -20,7 +20,7 @@ pub fn forced_fragments(field: &mut Field) -> Verdict {
     let mut now = Clock::default();
     let (mut seq, mut lens) = (1u32, BTreeSet::new());
     for turn in 0..field.times(100_000, 1_500) {
-        let dont_fragment = field.dice.one_in(2);
+        let dont_fragment = field.rng.one_in(2);
         let head = Head { dont_fragment, ..head(false, 2, 1, TCP, turn as u32 & 0xFFFF) };
         let long = craft::segment(&head, &Tcp::of([80, 1], seq), &craft::bytes(turn, 8_960));
         seq = seq.wrapping_add(8_960);
@@ -120,12 +120,12 @@ pub fn rate_oracle(field: &mut Field) -> Verdict {
     let mut counts: [[u64; 128]; 2] = [[0; 128]; 2];
     for round in 0..rounds {
         for (did_other, counts) in [false, true].into_iter().zip(&mut counts) {
-            let secret = field.dice.number();
+            let secret = field.rng.number();
             let mut testbed = Rig::new(&Gateway::new(GatewayRole::Border, 0), [9_000, 1_500], secret);
             let mut drawn = 0;
             // The attacker does not know the phase of the rate limit, so the experiment starts at a random time
             // within a second.
-            let start = Duration::from_micros(field.dice.below(1_000_000));
+            let start = Duration::from_micros(field.rng.below(1_000_000));
             if did_other {
                 testbed.push(start, Toward::Narrow, &too_big(2_000 + round as u16, 3, round))?;
             }
@@ -157,8 +157,8 @@ pub fn quotes(field: &mut Field) -> Verdict {
     let (mut now, mut number) = (Clock::default(), 0);
     let mut answered = 0;
     for _ in 0..field.times(300_000, 5_000) {
-        let is_v6 = field.dice.one_in(2);
-        let protocol = field.dice.one_of(&[
+        let is_v6 = field.rng.one_in(2);
+        let protocol = field.rng.one_of(&[
             ICMP,
             TCP,
             UDP,
@@ -170,11 +170,11 @@ pub fn quotes(field: &mut Field) -> Verdict {
             43,
             60,
             44,
-            field.dice.clone().number() as u8,
+            field.rng.clone().number() as u8,
         ]);
-        let head = Head { dont_fragment: true, ..fresh(is_v6, protocol, &mut number) };
-        let len = field.dice.from(1_490, 8_900) as usize;
-        let trigger = craft::packet(&head, &craft::bytes(field.dice.number(), len));
+        let head = Head { dont_fragment: true, ..unique_head(is_v6, protocol, &mut number) };
+        let len = field.rng.from(1_490, 8_900) as usize;
+        let trigger = craft::packet(&head, &craft::bytes(field.rng.number(), len));
         // The packets are too slow to reach the rate limit of ICMP errors.
         now.0 += Duration::from_millis(2);
         testbed.push(now.0, Toward::Narrow, &trigger)?;
@@ -259,7 +259,7 @@ fn unanswerable() -> Vec<Vec<u8>> {
 
 /// A "fragmentation needed" error forged by an off-path attacker. The error quotes the packet `about`.
 fn forged_report(field: &mut Field, about: &[u8]) -> Vec<u8> {
-    let mtu = field.dice.one_of(&[0u16, 1, 28, 67, 68, 296, 552, 1_280, 1_499, 9_000, 65_535]);
+    let mtu = field.rng.one_of(&[0u16, 1, 28, 67, 68, 296, 552, 1_280, 1_499, 9_000, 65_535]);
     let mut upper = [3, 4, 0, 0, 0, 0].to_vec();
     upper.extend(mtu.to_be_bytes());
     upper.extend(&about[..28]);

@@ -60,7 +60,7 @@ pub fn first_fragments(field: &mut Field) -> Verdict {
         let (mut late, mut sent, mut whole): (Vec<(Duration, Vec<u8>)>, u64, u64) = (Vec::new(), 0, 0);
         for number in 0..count {
             let now = interval * number as u32;
-            let source = field.dice.number() as u32 | 1 << 31;
+            let source = field.rng.number() as u32 | 1 << 31;
             let head = head(false, 1, 2, UDP, number as u32 & 0xFFFF);
             testbed.push(now, Toward::Wide, &from_address(fragment(&head, 0, true, &[7; 1_000]), source))?;
             if number % (per_second / 500) == 0 {
@@ -121,20 +121,20 @@ pub fn error_paths(field: &mut Field) -> Verdict {
     for round in 0..field.times(600, 40) {
         let role =
             [GatewayRole::WideInterface, GatewayRole::Border, GatewayRole::ReceiveOffload][round as usize % 3];
-        let late = field.dice.one_of(&[Lateness::Release, Lateness::Retire]);
-        let (pool, limit) = (field.dice.from(3_000, 300_000) as usize, field.dice.from(2_000, 100_000) as usize);
-        let reassemble = field.dice.one_in(2);
+        let late = field.rng.one_of(&[Lateness::Release, Lateness::Retire]);
+        let (pool, limit) = (field.rng.from(3_000, 300_000) as usize, field.rng.from(2_000, 100_000) as usize);
+        let reassemble = field.rng.one_in(2);
         let gateway = Gateway { pool, limit, late, reassemble, merge: !reassemble, ..Gateway::new(role, 0) };
         let mut testbed = field.rig(&gateway, [9_000, 1_500]);
         testbed.has_right_sums = false;
         let mut now = Clock::default();
         for _ in 0..600 {
             let frame = anything(field, &mut number);
-            let toward = if field.dice.one_in(4) { Toward::Narrow } else { Toward::Wide };
+            let toward = if field.rng.one_in(4) { Toward::Narrow } else { Toward::Wide };
             if frame.len() <= 1_500 || toward == Toward::Narrow {
                 testbed.push(now.tick(), toward, &frame)?;
             }
-            if field.dice.one_in(8) {
+            if field.rng.one_in(8) {
                 testbed.rest()?;
             }
         }
@@ -180,8 +180,8 @@ fn paces(field: &mut Field) -> Verdict {
     let gateway = Gateway { coalesce: Some(Mode::Resize), hold, ..Gateway::new(GatewayRole::Border, 0) };
     for number in 0..field.times(3_000, 60) {
         let mut testbed = field.rig(&gateway, [9_000, 1_500]);
-        let pace = Duration::from_nanos(field.dice.one_of(&[2_000, 5_000, 11_000, 40_000]));
-        let silence = Duration::from_micros(field.dice.one_of(&[0, 1_100, 30_000, 990_000]));
+        let pace = Duration::from_nanos(field.rng.one_of(&[2_000, 5_000, 11_000, 40_000]));
+        let silence = Duration::from_micros(field.rng.one_of(&[0, 1_100, 30_000, 990_000]));
         let timeout = (10 * pace).clamp(Duration::from_micros(50), Duration::from_millis(1));
         let mut now = Duration::from_secs(1);
         let mut said = Tcp::of([number as u16, 80], 1);
@@ -218,37 +218,37 @@ fn paces(field: &mut Field) -> Verdict {
 /// A random packet: malformed, a fragment, or correct.
 pub fn anything(field: &mut Field, number: &mut u64) -> Vec<u8> {
     *number += 1;
-    let is_v6 = field.dice.one_in(3);
-    let head = head(is_v6, 3 + field.dice.below(3) as u16, 9, UDP, field.dice.below(12) as u32);
-    let units = |field: &mut Field, most| 8 * field.dice.from(1, most) as usize;
-    match field.dice.below(8) {
+    let is_v6 = field.rng.one_in(3);
+    let head = head(is_v6, 3 + field.rng.below(3) as u16, 9, UDP, field.rng.below(12) as u32);
+    let units = |field: &mut Field, most| 8 * field.rng.from(1, most) as usize;
+    match field.rng.below(8) {
         0 | 1 => {
             let (at, len) = (units(field, 40) - 8, units(field, 170));
-            fragment(&head, at * 8, !field.dice.one_in(5), &vec![7; len])
+            fragment(&head, at * 8, !field.rng.one_in(5), &vec![7; len])
         }
         2 => {
             let (at, len) = (units(field, 40) - 8, units(field, 20));
-            fragment(&head, at, !field.dice.one_in(5), &craft::bytes(*number, len))
+            fragment(&head, at, !field.rng.one_in(5), &craft::bytes(*number, len))
         }
         3 => {
-            let len = field.dice.below(30) as usize;
+            let len = field.rng.below(30) as usize;
             fragment(&head, 8, true, &vec![7; len])
         }
         4 => fragment(&head, 65_528, false, &[7; 32]),
         5 => {
-            let len = field.dice.from(1, 5_000) as usize;
-            let dont_fragment = field.dice.one_in(2);
+            let len = field.rng.from(1, 5_000) as usize;
+            let dont_fragment = field.rng.one_in(2);
             let head = Head { dont_fragment, ..head };
             craft::packet(&head, &udp(&head, 9, &craft::bytes(*number, len)))
         }
         _ => {
             let head = Head { protocol: TCP, ..head };
-            let seq = 1_000 * field.dice.below(20) as u32;
-            let len = field.dice.one_of(&[0, 1, 999, 1_000, 1_000, 1_000, 4_000]);
+            let seq = 1_000 * field.rng.below(20) as u32;
+            let len = field.rng.one_of(&[0, 1, 999, 1_000, 1_000, 1_000, 4_000]);
             let flags = craft::ACK
-                | if field.dice.one_in(6) { craft::PSH } else { 0 }
-                | if field.dice.one_in(12) { craft::SYN } else { 0 };
-            craft::segment(&head, &Tcp { flags, ..Tcp::of([field.dice.below(3) as u16, 80], seq) }, &vec![5; len])
+                | if field.rng.one_in(6) { craft::PSH } else { 0 }
+                | if field.rng.one_in(12) { craft::SYN } else { 0 };
+            craft::segment(&head, &Tcp { flags, ..Tcp::of([field.rng.below(3) as u16, 80], seq) }, &vec![5; len])
         }
     }
 }

@@ -22,7 +22,7 @@ pub fn ping_of_death(field: &mut Field) -> Verdict {
         let most = if is_v6 { 65_535 } else { 65_515 };
         for offset in (8_180..=8_191).map(|unit| unit * 8) {
             for len in (8..=1_400).step_by(if field.times(1, 0) == 1 { 8 } else { 56 }) {
-                let head = fresh(is_v6, ICMP, &mut number);
+                let head = unique_head(is_v6, ICMP, &mut number);
                 let is_long = offset + len > most;
                 let before = testbed.retired(Reason::FragOversize);
                 for more in [true, false] {
@@ -44,7 +44,7 @@ pub fn ping_of_death(field: &mut Field) -> Verdict {
     for option_len in (0..=40).step_by(4) {
         // A datagram one byte shorter than the first fragment's header allows, exactly as long, or one byte longer.
         for over in 0..=2usize {
-            let head = fresh(false, UDP, &mut number);
+            let head = unique_head(false, UDP, &mut number);
             let total = 65_535 - 20 - option_len + over - 1;
             let upper = craft::bytes(number, total);
             let mut frames = fragments(&head, &upper, 1_440);
@@ -72,7 +72,7 @@ pub fn teardrop(field: &mut Field) -> Verdict {
     for _ in 0..field.times(5_000, 100) {
         for is_v6 in [false, true] {
             for (name, script) in TEARDROPS {
-                let head = fresh(is_v6, UDP, &mut number);
+                let head = unique_head(is_v6, UDP, &mut number);
                 let script = script.iter().chain(&[(0, 64, true), (64, 8, false)]);
                 let frames: Vec<_> = script
                     .enumerate()
@@ -151,7 +151,7 @@ pub fn tiny_first(field: &mut Field) -> Verdict {
     let (mut now, mut number) = (Clock::default(), 0);
     for _ in 0..field.times(500, 5) {
         for first_len in 0..=20usize {
-            let head = fresh(false, wire::TCP, &mut number);
+            let head = unique_head(false, wire::TCP, &mut number);
             let upper = craft::tcp(&head, &craft::Tcp::of([1, 22], number as u32), &craft::bytes(number, 200));
             let frames = [
                 fragment(&head, 0, true, &upper[..first_len]),
@@ -178,7 +178,7 @@ pub fn miller(field: &mut Field) -> Verdict {
     let mut testbed = field.host().among_bystanders(16);
     let (mut now, mut number) = (Clock::default(), 0);
     for turn in 0..field.times(20_000, 500) {
-        let head = fresh(turn % 2 == 1, wire::TCP, &mut number);
+        let head = unique_head(turn % 2 == 1, wire::TCP, &mut number);
         let upper = craft::tcp(&head, &craft::Tcp::of([1, 80], 5), &craft::bytes(number, 100));
         let other = craft::tcp(&head, &craft::Tcp::of([1, 22], 5), &[]);
         let mut frames = vec![
@@ -186,7 +186,7 @@ pub fn miller(field: &mut Field) -> Verdict {
             fragment(&head, 0, true, &other[..8]),
             fragment(&head, 16, false, &upper[16..]),
         ];
-        if field.dice.one_in(2) {
+        if field.rng.one_in(2) {
             frames.swap(0, 1);
         }
         let left = testbed.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
@@ -208,7 +208,7 @@ pub fn ambiguity(field: &mut Field) -> Verdict {
     let mut wholes = 0;
     let count = ranges.len();
     for scene in 0..(count * count * count * 32) {
-        let head = fresh(scene & 1 == 1, UDP, &mut number);
+        let head = unique_head(scene & 1 == 1, UDP, &mut number);
         let differs = scene & 2 > 0;
         let (lasts, mut rest) = (scene >> 2 & 7, scene >> 5);
         let mut octets = Octets::default();
@@ -281,7 +281,7 @@ pub fn fragment_smack(field: &mut Field) -> Verdict {
     let (mut now, mut number, mut most) = (Clock::default(), 0, 0);
     for round in 0..field.times(60, 1) {
         for order in 0..4 {
-            let head = fresh(round % 2 == 1, UDP, &mut number);
+            let head = unique_head(round % 2 == 1, UDP, &mut number);
             let upper = udp(&head, 9, &craft::bytes(number, 65_000));
             let mut frames = fragments(&head, &upper, 8);
             match order {
@@ -317,7 +317,7 @@ pub fn empty_fragments(field: &mut Field) -> Verdict {
                     if len > 0 && (!more || len.is_multiple_of(8)) || offset == 0 && !more {
                         continue;
                     }
-                    let head = fresh(is_v6, UDP, &mut number);
+                    let head = unique_head(is_v6, UDP, &mut number);
                     let upper = udp(&head, 9, &craft::bytes(number, 2_000));
                     let [first, last] = [0, 1].map(|at| fragments(&head, &upper, 1_400).swap_remove(at));
                     let bad = fragment(&head, offset, more, &craft::bytes(number, len));
@@ -350,9 +350,9 @@ pub fn wrapping_lengths(field: &mut Field) -> Verdict {
         // exceed the length field of the header.
         let (most, next) = if is_v6 { (65_495, 65_536) } else { (65_515, 65_516) };
         for total in (most - field.times(200, 24) as usize..=most).chain(next..next + 40) {
-            let head = fresh(is_v6, UDP, &mut number);
+            let head = unique_head(is_v6, UDP, &mut number);
             let upper = craft::bytes(number, total);
-            let room = field.dice.one_of(&[1_440, 8_000, 65_480]);
+            let room = field.rng.one_of(&[1_440, 8_000, 65_480]);
             let mut frames = fragments(&head, &upper, room);
             shuffle(field, &mut frames);
             let left = testbed.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
@@ -416,15 +416,15 @@ pub fn repeats(field: &mut Field) -> Verdict {
     let (mut now, mut number) = (Clock::default(), 0);
     for share in 1..=100 {
         for _ in 0..field.times(50, 2) {
-            let head = fresh(share % 2 == 1, UDP, &mut number);
+            let head = unique_head(share % 2 == 1, UDP, &mut number);
             let upper = udp(&head, 9, &craft::bytes(number, 12_000));
             let mut frames = fragments(&head, &upper, 1_400);
             shuffle(field, &mut frames);
             // The completing fragment comes last and once: a repeat of it would begin another datagram.
             let last = frames.pop();
             for at in (0..frames.len()).rev() {
-                if field.dice.below(100) < share {
-                    let place = field.dice.from(at as u64, frames.len() as u64 - 1) as usize;
+                if field.rng.below(100) < share {
+                    let place = field.rng.from(at as u64, frames.len() as u64 - 1) as usize;
                     frames.insert(place + 1, frames[at].clone());
                 }
             }
@@ -456,7 +456,7 @@ pub fn poisoned_cache(field: &mut Field) -> Verdict {
             let [first, last] = [0, 1].map(|at| fragments(&head, &upper, 1_400).swap_remove(at));
             // One byte differs, so the checksum differs.
             let mut tail = upper[1_400..].to_vec();
-            tail[0] ^= field.dice.from(1, 255) as u8;
+            tail[0] ^= field.rng.from(1, 255) as u8;
             let forged = fragment(&head, 1_400, false, &tail);
             let frames = if is_before { [forged, first, last] } else { [first, last, forged] };
             let left = testbed.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
@@ -511,7 +511,7 @@ fn come_round(
         upper[8..16].copy_from_slice(&number.to_be_bytes());
         upper[40..].copy_from_slice(&number.to_be_bytes());
         for frame in fragments(&head, &upper, 24) {
-            if field.dice.one_in(lost_every) {
+            if field.rng.one_in(lost_every) {
                 continue;
             }
             testbed.push(gap * number as u32, Toward::Wide, &frame)?;
@@ -538,7 +538,7 @@ impl Clock {
 }
 
 /// The header of a datagram with a unique key.
-pub fn fresh(is_v6: bool, protocol: u8, number: &mut u64) -> Head {
+pub fn unique_head(is_v6: bool, protocol: u8, number: &mut u64) -> Head {
     *number += 1;
     // There are a thousand host pairs, so that no pair has a high rate.
     head(is_v6, 100 + (*number % 1_000) as u16, 2, protocol, (*number / 1_000) as u32)
@@ -547,7 +547,7 @@ pub fn fresh(is_v6: bool, protocol: u8, number: &mut u64) -> Head {
 /// Puts frames into a random order that depends only on the attack's seed.
 pub fn shuffle<T>(field: &mut Field, frames: &mut [T]) {
     for at in (1..frames.len()).rev() {
-        frames.swap(at, field.dice.below(at as u64 + 1) as usize);
+        frames.swap(at, field.rng.below(at as u64 + 1) as usize);
     }
 }
 

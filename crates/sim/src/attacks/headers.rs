@@ -3,7 +3,7 @@
 //! Each attack checks that a gateway parses the headers correctly.
 
 use super::craft::{self, fragment, fragments, padding, udp, with_extensions, with_options};
-use super::fragments::{Clock, TICK, fresh};
+use super::fragments::{Clock, TICK, unique_head};
 use super::rig::{Rig, Verdict};
 use super::{Field, holds, host};
 use crate::topology::{Gateway, GatewayRole};
@@ -17,7 +17,7 @@ pub fn nested(field: &mut Field) -> Verdict {
     let rounds = field.times(5_000, 100);
     for _ in 0..rounds {
         for depth in 1..=19usize {
-            let head = fresh(true, FRAGMENT, &mut number);
+            let head = unique_head(true, FRAGMENT, &mut number);
             let mut inner = Vec::new();
             for level in 0..depth {
                 let next = if level + 1 == depth { UDP } else { FRAGMENT };
@@ -40,10 +40,10 @@ pub fn atomic(field: &mut Field) -> Verdict {
     let mut testbed = field.host().among_bystanders(16);
     let (mut now, mut number) = (Clock::default(), 0);
     for _ in 0..field.times(50_000, 1_000) {
-        let head = fresh(true, UDP, &mut number);
+        let head = unique_head(true, UDP, &mut number);
         let [upper, alone] = [1_800, 40].map(|len| udp(&head, 9, &craft::bytes(number, len)));
         let mut frames = fragments(&head, &upper, 1_400);
-        let at = field.dice.below(3) as usize;
+        let at = field.rng.below(3) as usize;
         frames.insert(at, fragment(&head, 0, false, &alone));
         let left = testbed.push_all(now.tick(), TICK, Toward::Wide, &frames)?;
         let mut expected = vec![craft::packet(&head, &upper)];
@@ -68,14 +68,14 @@ pub fn chains(field: &mut Field) -> Verdict {
                 continue;
             }
             let paddings: Vec<Vec<u8>> =
-                chosen.iter().map(|_| padding(8 * field.dice.from(1, 4) as usize)).collect();
+                chosen.iter().map(|_| padding(8 * field.rng.from(1, 4) as usize)).collect();
             let chain: Vec<(u8, &[u8])> = chosen.iter().copied().zip(paddings.iter().map(Vec::as_slice)).collect();
-            let head = fresh(true, UDP, &mut number);
+            let head = unique_head(true, UDP, &mut number);
             let upper = udp(&head, 9, &craft::bytes(number, 2_000));
             let other = padding(16);
             let mut frames: Vec<_> =
                 fragments(&head, &upper, 1_000).iter().map(|frame| with_extensions(frame, &chain)).collect();
-            if field.dice.one_in(2) {
+            if field.rng.one_in(2) {
                 frames[1] = with_extensions(&fragments(&head, &upper, 1_000)[1], &[(DESTINATION, &other)]);
             }
             super::fragments::shuffle(field, &mut frames);
@@ -99,7 +99,7 @@ pub fn endless_chain(field: &mut Field) -> Verdict {
                 if count * len > 1_400 {
                     continue;
                 }
-                let head = fresh(true, UDP, &mut number);
+                let head = unique_head(true, UDP, &mut number);
                 let bytes = padding(len);
                 let chain: Vec<(u8, &[u8])> = (0..count).map(|_| (DESTINATION, bytes.as_slice())).collect();
                 let upper = udp(&head, 9, &[7; 32]);
@@ -143,8 +143,8 @@ pub fn jumbo(field: &mut Field) -> Verdict {
         let mut now = Clock::default();
         let step = field.times(97, 1_999) as usize;
         for len in (0..65_480).step_by(step).chain([65_479, 65_480, 65_487]) {
-            let is_v6 = field.dice.one_in(2) && len <= 65_480;
-            let head = fresh(is_v6, UDP, &mut number);
+            let is_v6 = field.rng.one_in(2) && len <= 65_480;
+            let head = unique_head(is_v6, UDP, &mut number);
             round_trip(
                 &mut near,
                 &mut far,
@@ -165,22 +165,22 @@ pub fn tunnelled(field: &mut Field) -> Verdict {
     let mut far = field.host();
     let (mut now, mut number) = (Clock::default(), 0);
     for _ in 0..field.times(20_000, 300) {
-        let len = 8 * field.dice.from(1, 500) as usize;
-        let more = field.dice.one_in(2);
-        let inner_head = fresh(field.dice.one_in(2), UDP, &mut number);
-        let mut inner = fragment(&inner_head, 8 * field.dice.below(100) as usize, more, &craft::bytes(number, len));
-        if field.dice.one_in(2) {
+        let len = 8 * field.rng.from(1, 500) as usize;
+        let more = field.rng.one_in(2);
+        let inner_head = unique_head(field.rng.one_in(2), UDP, &mut number);
+        let mut inner = fragment(&inner_head, 8 * field.rng.below(100) as usize, more, &craft::bytes(number, len));
+        if field.rng.one_in(2) {
             // One changed byte among the fields for length, identification and fragment offset.
-            let at = field.dice.from(2, 7) as usize;
-            inner[at] ^= field.dice.number() as u8;
+            let at = field.rng.from(2, 7) as usize;
+            inner[at] ^= field.rng.number() as u8;
         }
-        let (protocol, mut upper) = match field.dice.below(3) {
+        let (protocol, mut upper) = match field.rng.below(3) {
             0 => (if inner_head.is_v6 { 41 } else { 4 }, Vec::new()),
             1 => (47, vec![0, 0, 8, 0]),
             _ => (UDP, Vec::new()),
         };
         upper.extend(&inner);
-        let head = fresh(false, protocol, &mut number);
+        let head = unique_head(false, protocol, &mut number);
         if protocol == UDP {
             let vxlan = [&[8, 0, 0, 0, 0, 0, 7, 0][..], &super::fragments::in_ethernet(&[], &inner)].concat();
             upper = udp(&head, 4_789, &vxlan);
@@ -206,12 +206,12 @@ pub fn every_cut(field: &mut Field) -> Verdict {
         let mut now = Clock::default();
         for option_len in [0, 4, 20, 40] {
             for len in 0..=field.times(3 * u64::from(*mtu), 200) as usize {
-                let head = fresh(false, UDP, &mut number);
+                let head = unique_head(false, UDP, &mut number);
                 let plain = craft::packet(&head, &udp(&head, 9, &craft::bytes(number, len)));
                 // No-operation options are not copied to fragments.
                 round_trip(&mut near, &mut far, &mut now, &with_options(&plain, &vec![1; option_len]))?;
                 if *mtu >= 1_280 && option_len > 0 {
-                    let head = fresh(true, UDP, &mut number);
+                    let head = unique_head(true, UDP, &mut number);
                     let plain = craft::packet(&head, &udp(&head, 9, &craft::bytes(number, len)));
                     let padding = padding(option_len.next_multiple_of(8));
                     round_trip(&mut near, &mut far, &mut now, &with_extensions(&plain, &[(ROUTING, &padding)]))?;
@@ -232,13 +232,13 @@ pub fn recursion(field: &mut Field) -> Verdict {
     let (mut now, mut number) = (Clock::default(), 0);
     for _ in 0..field.times(500, 8) {
         for depth in 1..=40 {
-            let head = fresh(false, UDP, &mut number);
-            let len = field.dice.from(1, 3_000) as usize;
+            let head = unique_head(false, UDP, &mut number);
+            let len = field.rng.from(1, 3_000) as usize;
             let mut packet = craft::packet(&head, &udp(&head, 9, &craft::bytes(number, len)));
             for level in 0..depth {
                 let is_v6 = (number >> (level % 8)) & 1 == 1;
                 let protocol = if packet[0] >> 4 == 4 { 4 } else { 41 };
-                packet = craft::packet(&fresh(is_v6, protocol, &mut number), &packet);
+                packet = craft::packet(&unique_head(is_v6, protocol, &mut number), &packet);
             }
             round_trip(&mut near, &mut far, &mut now, &packet)?;
         }

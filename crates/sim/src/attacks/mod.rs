@@ -96,7 +96,7 @@ impl Attack {
 
     /// Runs the attack. A panic, such as a failed assertion of the engine, is a violation.
     pub fn run(&self, seed: u64, extent: Extent) -> Report {
-        let mut field = Field { dice: Rng::new(seed ^ mix(number(self.id))), seed, extent, packets: 0 };
+        let mut field = Field { rng: Rng::new(seed ^ mix(number(self.id))), seed, extent, packets: 0 };
         let end = match self.state {
             State::Waiting(what) => End::Waiting(what),
             State::Live(tests) => End::Live(tests),
@@ -112,7 +112,7 @@ impl Attack {
 
 /// The seed and random numbers of an attack, its number of repetitions, and the count of its packets.
 struct Field {
-    dice: Rng,
+    rng: Rng,
     seed: u64,
     extent: Extent,
     packets: u64,

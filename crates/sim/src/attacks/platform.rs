@@ -24,9 +24,9 @@ pub fn short_frames(field: &mut Field) -> Verdict {
         for _ in 0..field.times(4_000, 60) {
             for len in 0..=60usize {
                 let packet = anything(field, &mut number);
-                let is_packet = !field.dice.one_in(3);
+                let is_packet = !field.rng.one_in(3);
                 let mut frame =
-                    if is_packet { on_link(field, medium, &packet) } else { craft::bytes(field.dice.number(), 60) };
+                    if is_packet { on_link(field, medium, &packet) } else { craft::bytes(field.rng.number(), 60) };
                 // The shortest frame that can contain a packet: without VLAN tags, and with an IPv4 header.
                 let least = link_len_min(medium) + V4_LEN;
                 let is_whole = is_packet && frame.len() <= len;
@@ -56,7 +56,7 @@ fn on_link(field: &mut Field, medium: LinkType, packet: &[u8]) -> Vec<u8> {
     let station = [2, 0, 0, 0, 0, 1, 0, 0];
     match medium {
         LinkType::Ip => packet.to_vec(),
-        LinkType::Ethernet => in_ethernet(if field.dice.one_in(2) { &[7] } else { &[] }, packet),
+        LinkType::Ethernet => in_ethernet(if field.rng.one_in(2) { &[7] } else { &[] }, packet),
         LinkType::Loopback => [&[0, 0, 0, if is_v4 { 2 } else { 30 }], packet].concat(),
         // To this host, from a station with an address of six bytes.
         LinkType::Cooked => [&[0, 0, 0, 1, 0, 6][..], &station, &kind, packet].concat(),
@@ -87,32 +87,32 @@ pub fn panics(field: &mut Field) -> Verdict {
     for round in 0..field.times(1_500, 30) {
         let role =
             [GatewayRole::WideInterface, GatewayRole::Border, GatewayRole::ReceiveOffload][round as usize % 3];
-        let reassemble = field.dice.one_in(2);
+        let reassemble = field.rng.one_in(2);
         let gateway = Gateway { reassemble, merge: !reassemble, ..Gateway::new(role, 0) };
-        let narrow_mtu = field.dice.one_of(&[1_280, 1_400, 1_500]);
+        let narrow_mtu = field.rng.one_of(&[1_280, 1_400, 1_500]);
         let mut testbed = field.rig(&gateway, [9_000, narrow_mtu]);
         testbed.has_right_sums = false;
         let (mut now, mut number) = (Clock::default(), 0);
         for _ in 0..1_000 {
             let mut frame = anything(field, &mut number);
-            for _ in 0..field.dice.below(4) {
+            for _ in 0..field.rng.below(4) {
                 // Three of four flipped bits are in the first 64 bytes, where the headers are.
-                let most = if field.dice.one_in(4) { frame.len() as u64 } else { 64 };
-                let at = field.dice.below(most.min(frame.len() as u64)) as usize;
-                frame[at] ^= 1 << field.dice.below(8);
+                let most = if field.rng.one_in(4) { frame.len() as u64 } else { 64 };
+                let at = field.rng.below(most.min(frame.len() as u64)) as usize;
+                frame[at] ^= 1 << field.rng.below(8);
             }
-            if frame[0] >> 4 == 4 && !field.dice.one_in(8) {
+            if frame[0] >> 4 == 4 && !field.rng.one_in(8) {
                 let header_len = usize::from(frame[0] & 15) * 4;
                 if let Some(header) = frame.get_mut(..header_len).filter(|header| header.len() >= 20) {
                     crate::wire::seal_v4(header);
                 }
             }
-            if field.dice.one_in(10) {
-                frame.truncate(field.dice.below(80) as usize);
+            if field.rng.one_in(10) {
+                frame.truncate(field.rng.below(80) as usize);
             }
-            let toward = if field.dice.one_in(3) { Toward::Narrow } else { Toward::Wide };
+            let toward = if field.rng.one_in(3) { Toward::Narrow } else { Toward::Wide };
             testbed.push(now.tick(), toward, &frame)?;
-            if field.dice.one_in(16) {
+            if field.rng.one_in(16) {
                 testbed.rest()?;
             }
         }

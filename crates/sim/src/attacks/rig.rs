@@ -35,9 +35,9 @@ pub struct Rig {
     pub has_right_sums: bool,
     /// Number of packets sent by the attack.
     pub packets: u64,
-    bystanders: Option<BackgroundTraffic>,
+    background: Option<BackgroundTraffic>,
     /// Random numbers for burst sizes.
-    dice: Rng,
+    rng: Rng,
     left: Vec<SentFrame>,
     bytes: Vec<u8>,
 }
@@ -96,8 +96,8 @@ impl Rig {
             ingress: 0,
             has_right_sums: true,
             packets: 0,
-            bystanders: None,
-            dice: Rng::new(seed),
+            background: None,
+            rng: Rng::new(seed),
             left: Vec::new(),
             bytes: Vec::new(),
         }
@@ -105,7 +105,7 @@ impl Rig {
 
     /// Adds background traffic after every `every` packets of the attack.
     pub fn among_bystanders(mut self, every: u64) -> Rig {
-        self.bystanders = Some(BackgroundTraffic::new(every));
+        self.background = Some(BackgroundTraffic::new(every));
         self
     }
 
@@ -124,7 +124,7 @@ impl Rig {
         self.forget();
         self.pass_time(at)?;
         let ingress = Ingress(self.ingress << 1 | toward as u32);
-        let mut bystanders = self.bystanders.take();
+        let mut bystanders = self.background.take();
         let is_shared = (toward, self.medium) == (Toward::Wide, LinkType::Ip);
         let (mut burst, mut others) = (Vec::new(), Vec::new());
         for frame in frames {
@@ -139,7 +139,7 @@ impl Rig {
         self.take(Toward::Wide, LinkType::Ip, &others)?;
         let Some(mut bystanders) = bystanders else { return Ok(()) };
         let arrived = self.bystanders_take(&mut bystanders);
-        self.bystanders = Some(bystanders);
+        self.background = Some(bystanders);
         arrived
     }
 
@@ -156,7 +156,7 @@ impl Rig {
         let mut frames = frames.into_iter().map(Vec::as_slice).peekable();
         let mut came_count = 0;
         while frames.peek().is_some() {
-            let count = self.dice.one_of(&BURSTS);
+            let count = self.rng.one_of(&BURSTS);
             let burst = frames.by_ref().take(count);
             self.push_burst(at + gap * came_count as u32, toward, burst)?;
             came_count += count;
@@ -244,7 +244,7 @@ impl Rig {
             }
             self.engine.check(direction)?;
         }
-        self.bystanders.as_ref().map_or(Ok(()), BackgroundTraffic::check_end)
+        self.background.as_ref().map_or(Ok(()), BackgroundTraffic::check_end)
     }
 
     fn forget(&mut self) {
@@ -376,9 +376,9 @@ impl Rig {
     }
 
     fn give_to_bystanders(&mut self) -> Verdict {
-        let Some(mut bystanders) = self.bystanders.take() else { return Ok(()) };
+        let Some(mut bystanders) = self.background.take() else { return Ok(()) };
         let outcome = self.bystanders_take(&mut bystanders);
-        self.bystanders = Some(bystanders);
+        self.background = Some(bystanders);
         outcome
     }
 }

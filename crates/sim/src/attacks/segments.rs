@@ -23,7 +23,7 @@ pub fn segment_smack(field: &mut Field) -> Verdict {
         let mut stream = Stream::new(field.seed, false);
         let mut now = Clock::default();
         for _ in 0..field.times(4_000, 60) {
-            let len = field.dice.one_of(&[1, 2, 100]);
+            let len = field.rng.one_of(&[1, 2, 100]);
             let odd = (0..100).map(|number| 2 * number + 1);
             for number in odd.chain((0..100).map(|number| 2 * number)) {
                 let frame = stream.segment_at(number * len, len as usize, ACK);
@@ -89,7 +89,7 @@ pub fn strange_acks(field: &mut Field) -> Verdict {
         let (mut now, mut ack) = (Clock::default(), 0u32);
         let (mut came, mut went) = (Vec::new(), Vec::new());
         for turn in 0..field.times(500_000, 8_000) {
-            ack = match field.dice.below(4) {
+            ack = match field.rng.below(4) {
                 0 => ack,
                 1 => ack.wrapping_add(1),
                 2 => ack.wrapping_add(1 << 20),
@@ -115,7 +115,7 @@ pub fn strange_acks(field: &mut Field) -> Verdict {
 pub fn oversize_runs(field: &mut Field) -> Verdict {
     for round in 0..field.times(3_000, 40) {
         let (role, mode) = BOTH_MODES[round as usize % 2];
-        let wide_mtu = field.dice.one_of(&[1_500, 1_501, 2_000, 4_000, 9_000, 65_535]);
+        let wide_mtu = field.rng.one_of(&[1_500, 1_501, 2_000, 4_000, 9_000, 65_535]);
         let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
         let mut testbed = field.rig(&gateway, [wide_mtu, 1_500]);
         run_stream(field, &mut testbed, mode, round % 3 == 0)?;
@@ -142,7 +142,7 @@ pub fn flags(field: &mut Field) -> Verdict {
                 let data: Vec<_> = (0..3)
                     .map(|at| craft::segment(&head(&mut id), &Tcp::of(ports, 100 * at), &[at as u8; 100]))
                     .collect();
-                let len = field.dice.one_of(&[0, 100]);
+                let len = field.rng.one_of(&[0, 100]);
                 let flagged = craft::segment(&head(&mut id), &Tcp { flags, ..Tcp::of(ports, 300) }, &vec![3; len]);
                 for frame in data.iter().chain([&flagged]) {
                     testbed.push(TICK * u32::from(flags), Toward::Wide, frame)?;
@@ -171,13 +171,13 @@ pub fn payloads(field: &mut Field) -> Verdict {
         for round in 0..field.times(60_000, 800) {
             let mut stream = Stream::new(round, round % 2 == 1);
             stream.ports = [round as u16, (round >> 16) as u16 + 1];
-            for _ in 0..field.dice.from(2, 6) {
-                let len = field.dice.one_of(&[1, 2, 3, 5, 6, 7, 100, 101, 700, 1_400]);
-                let flags = ACK | if field.dice.one_in(5) { PSH } else { 0 };
+            for _ in 0..field.rng.from(2, 6) {
+                let len = field.rng.one_of(&[1, 2, 3, 5, 6, 7, 100, 101, 700, 1_400]);
+                let flags = ACK | if field.rng.one_in(5) { PSH } else { 0 };
                 let mut frame = in_ethernet(&[], &stream.segment_at(0, len, flags));
                 stream.sent += len as u64;
                 // Bytes that a driver left after the packet.
-                frame.extend(craft::bytes(field.dice.number(), field.dice.below(20) as usize));
+                frame.extend(craft::bytes(field.rng.number(), field.rng.below(20) as usize));
                 testbed.push(now.0, Toward::Wide, &frame)?;
                 stream.take_all(&testbed)?;
             }
@@ -200,10 +200,10 @@ pub fn padded(field: &mut Field) -> Verdict {
         let mut now = Clock::default();
         let mut stream = Stream::new(field.seed, false);
         for round in 0..field.times(200_000, 3_000) {
-            let len = field.dice.from(0, 8) as usize;
+            let len = field.rng.from(0, 8) as usize;
             let mut frame = in_ethernet(&[], &stream.segment_at(0, len, ACK));
             stream.sent += len as u64;
-            frame.resize(frame.len().max(field.dice.one_of(&[46, 60, 64])), 0xAA);
+            frame.resize(frame.len().max(field.rng.one_of(&[46, 60, 64])), 0xAA);
             testbed.push(now.0, Toward::Wide, &frame)?;
             stream.take_all(&testbed)?;
             if round % 6 == 5 {
@@ -279,7 +279,7 @@ fn moving_on(field: &mut Field) -> Verdict {
         for number in 0..field.times(200_000, 2_000) as u32 {
             let mut next = said[number as usize];
             for word in &mut next {
-                *word = word.wrapping_add_signed(field.dice.one_of(&[0, 0, 0, 0, 0, 0, 1, 1, 9, -1, -9]));
+                *word = word.wrapping_add_signed(field.rng.one_of(&[0, 0, 0, 0, 0, 0, 1, 1, 9, -1, -9]));
             }
             let [value, echo, ack] = next;
             said.push(next);
@@ -323,22 +323,22 @@ fn judge_moving_on(testbed: &Rig, said: &[[u32; 3]]) -> Verdict {
 /// and out of order, must give the same output for every initial number, even if numbers wrap within the stream.
 fn shifted(field: &mut Field) -> Verdict {
     for round in 0..field.times(2_000, 20) {
-        let mode = field.dice.one_of(&[Mode::Resize, Mode::Reversible]);
+        let mode = field.rng.one_of(&[Mode::Resize, Mode::Reversible]);
         let mut parts = Vec::new();
         let mut at = 0u32;
         for _ in 0..120 {
-            let len = field.dice.one_of(&[1, 99, 100, 100, 100, 1_400]);
-            parts.push((at, len, if field.dice.one_in(20) { ACK | PSH } else { ACK }));
+            let len = field.rng.one_of(&[1, 99, 100, 100, 100, 1_400]);
+            parts.push((at, len, if field.rng.one_in(20) { ACK | PSH } else { ACK }));
             at += len as u32;
         }
         // The position at which sequence numbers wrap. If segments were exchanged, the position is within a late
         // one.
-        let mut come_round = field.dice.below(u64::from(at)) as u32;
-        for _ in 0..field.dice.below(6) {
-            let at = field.dice.below(parts.len() as u64 - 1) as usize;
+        let mut come_round = field.rng.below(u64::from(at)) as u32;
+        for _ in 0..field.rng.below(6) {
+            let at = field.rng.below(parts.len() as u64 - 1) as usize;
             parts.swap(at, at + 1);
             let (start, len, _) = parts[at + 1];
-            come_round = start + 1 + field.dice.below(len as u64) as u32;
+            come_round = start + 1 + field.rng.below(len as u64) as u32;
         }
         let mut outcomes = Vec::new();
         for begin in [1 << 30, come_round.wrapping_neg()] {
@@ -385,8 +385,8 @@ pub fn longest_runs(field: &mut Field) -> Verdict {
         for round in 0..field.times(8_000, 150) {
             let mut stream = Stream::new(round, round % 2 == 1);
             stream.ports = [round as u16, 9];
-            let first = field.dice.one_of(&[1, 536, 1_460, 32_740, 32_747, 32_748, 32_749, 60_000, 65_000]);
-            let rest = 65_535 - 40 - first + field.dice.below(60) as usize - 45;
+            let first = field.rng.one_of(&[1, 536, 1_460, 32_740, 32_747, 32_748, 32_749, 60_000, 65_000]);
+            let rest = 65_535 - 40 - first + field.rng.below(60) as usize - 45;
             for len in [first, rest.min(65_000), 1, first] {
                 let frame = stream.segment_at(0, len, ACK);
                 stream.sent += len as u64;
@@ -417,7 +417,7 @@ pub fn odd_sums(field: &mut Field) -> Verdict {
         let mut long = craft::tcp(
             &head,
             &Tcp::of([80, 1], 1),
-            &craft::bytes(round, 1_001 + 2 * field.dice.below(3_500) as usize),
+            &craft::bytes(round, 1_001 + 2 * field.rng.below(3_500) as usize),
         );
         let sum = wire::word(&long, 16);
         let old = wire::word(&long, TCP_LEN);
@@ -450,13 +450,13 @@ pub fn laundering(field: &mut Field) -> Verdict {
             let mut stream = Stream::new(field.seed, false);
             stream.may_be_damaged = true;
             for round in 0..field.times(400_000, 6_000) {
-                let len = field.dice.one_of(&[64, 99, 1_001, 1_400]) * if toward == Toward::Narrow { 4 } else { 1 };
+                let len = field.rng.one_of(&[64, 99, 1_001, 1_400]) * if toward == Toward::Narrow { 4 } else { 1 };
                 let mut frame = stream.segment_at(0, len, ACK);
                 stream.sent += len as u64;
-                if field.dice.one_in(4) {
+                if field.rng.one_in(4) {
                     // One bit after the ports and the sequence number, which determine the place of the bytes.
-                    let at = field.dice.from(32, frame.len() as u64 - 1) as usize;
-                    frame[at] ^= 1 << field.dice.below(8);
+                    let at = field.rng.from(32, frame.len() as u64 - 1) as usize;
+                    frame[at] ^= 1 << field.rng.below(8);
                 }
                 testbed.push(now.0, toward, &frame)?;
                 stream.take_all(&testbed)?;
@@ -574,19 +574,19 @@ impl Stream {
 /// Sends a stream of a few hundred segments through a gateway, some out of order. Reversible mode must restore each
 /// segment unchanged.
 fn run_stream(field: &mut Field, testbed: &mut Rig, mode: Mode, is_v6: bool) -> Verdict {
-    let mut stream = Stream::new(field.dice.number(), is_v6);
+    let mut stream = Stream::new(field.rng.number(), is_v6);
     let mut now = Clock::default();
     let (mut came, mut went) = (Vec::new(), Vec::new());
     for _ in 0..12 {
-        let usual = field.dice.one_of(&[1, 3, 100, 535, 536, 1_001, 1_440]);
+        let usual = field.rng.one_of(&[1, 3, 100, 535, 536, 1_001, 1_440]);
         let mut burst = Vec::new();
-        for _ in 0..field.dice.from(1, 24) {
-            let len = if field.dice.one_in(6) { field.dice.from(1, usual) } else { usual } as usize;
-            let flags = ACK | if field.dice.one_in(8) { PSH } else { 0 };
+        for _ in 0..field.rng.from(1, 24) {
+            let len = if field.rng.one_in(6) { field.rng.from(1, usual) } else { usual } as usize;
+            let flags = ACK | if field.rng.one_in(8) { PSH } else { 0 };
             burst.push(stream.segment_at(0, len, flags));
             stream.sent += len as u64;
         }
-        if field.dice.one_in(3) {
+        if field.rng.one_in(3) {
             shuffle(field, &mut burst);
         }
         for frame in burst {

@@ -40,18 +40,18 @@ impl Host {
         settings.mtu = net.wires[self.wire].mtu as u32;
         settings.initial_seq = flow.first_seq(end);
         let connection = if end == 0 { Connection::new(settings) } else { Connection::listening(settings) };
-        self.talkers.push(TcpApp { flow: number, end, connection, due: Time::NEVER });
+        self.tcp_apps.push(TcpApp { flow: number, end, connection, due: Time::NEVER });
     }
 
     /// The earliest deadline of the host's connections; `None` if no timer is running.
     pub fn next_deadline(&self) -> Option<Time> {
-        self.talkers.iter().map(|talker| talker.due).min().filter(|due| *due < Time::NEVER)
+        self.tcp_apps.iter().map(|talker| talker.due).min().filter(|due| *due < Time::NEVER)
     }
 
     /// Handles all expired timers.
     pub fn expire(&mut self, net: &mut Net) {
-        for at in 0..self.talkers.len() {
-            if self.talkers[at].due <= net.now {
+        for at in 0..self.tcp_apps.len() {
+            if self.tcp_apps[at].due <= net.now {
                 self.act(net, at, |connection, now, mut out| connection.expire(now, &mut out));
             }
         }
@@ -60,7 +60,7 @@ impl Host {
     /// Writes the next data of the application. After the last data, closes the stream. Returns the time until the
     /// next write; `None` after the last.
     pub(super) fn send_talk(&mut self, net: &mut Net, number: usize) -> Option<Duration> {
-        let at = self.talker(number, 0)?;
+        let at = self.tcp_app(number, 0)?;
         let flow = &mut net.flows[number];
         let is_first = flow.left == flow.plan.count;
         // A fixed size may exceed the limit of random writes.
@@ -88,7 +88,7 @@ impl Host {
     pub(super) fn take_talk(&mut self, net: &mut Net, number: usize, from: usize, seen: &WireFacts, upper: &[u8]) {
         let flow = &net.flows[number];
         let hosts = flow.hosts_of(from);
-        let at = self.talker(number, 1 - from).filter(|_| hosts == [seen.from.unwrap_or(u16::MAX), self.number]);
+        let at = self.tcp_app(number, 1 - from).filter(|_| hosts == [seen.from.unwrap_or(u16::MAX), self.number]);
         let read = tcp_wire::read(upper, ecn(seen.ecn));
         let (Some(at), Some((segment, payload))) = (at, read) else {
             self.stray_count += 1;
@@ -119,22 +119,22 @@ impl Host {
     }
 
     /// Processes an ICMP error: a segment of end `end` exceeded the MTU of a router's link.
-    pub(super) fn hear(&mut self, net: &mut Net, number: usize, end: usize, mtu: usize, seq: u32) {
-        if let Some(at) = self.talker(number, end) {
+    pub(super) fn receive_too_big(&mut self, net: &mut Net, number: usize, end: usize, mtu: usize, seq: u32) {
+        if let Some(at) = self.tcp_app(number, end) {
             self.told_count += 1;
             self.act(net, at, |connection, now, mut out| _ = connection.too_big(now, mtu as u32, seq, &mut out));
         }
     }
 
-    fn talker(&self, number: usize, end: usize) -> Option<usize> {
-        self.talkers.iter().position(|talker| (talker.flow, talker.end) == (number, end))
+    fn tcp_app(&self, number: usize, end: usize) -> Option<usize> {
+        self.tcp_apps.iter().position(|talker| (talker.flow, talker.end) == (number, end))
     }
 
     /// Executes one step of a connection and applies the results.
     fn act(&mut self, net: &mut Net, at: usize, act: impl FnOnce(&mut Connection, Time, &mut dyn FnMut(Emit))) {
         let mut news = News::default();
         self.step(net, at, &mut news, act);
-        let TcpApp { flow, end, .. } = self.talkers[at];
+        let TcpApp { flow, end, .. } = self.tcp_apps[at];
         let talk = &net.flows[flow].plan.talk;
         let replies = match talk.reply {
             Reply::AtOnce => news.has_opened,
@@ -158,7 +158,7 @@ impl Host {
                 break;
             }
         }
-        let talker = &mut self.talkers[at];
+        let talker = &mut self.tcp_apps[at];
         talker.due = talker.connection.next_deadline().unwrap_or(Time::NEVER);
     }
 
@@ -169,7 +169,7 @@ impl Host {
         news: &mut News,
         act: impl FnOnce(&mut Connection, Time, &mut dyn FnMut(Emit)),
     ) {
-        let Host { talkers, next_id, number, wire, .. } = self;
+        let Host { tcp_apps: talkers, next_id, number, wire, .. } = self;
         let TcpApp { flow, end, connection, .. } = &mut talkers[at];
         let now = net.now;
         act(connection, now, &mut |emit| match emit {

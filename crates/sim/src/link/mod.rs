@@ -10,4 +10,4 @@ mod shape;
 pub use crate::rng::Losses;
 pub use model::{Counters, Departure, Fate, Link, Tally};
 pub(crate) use shape::stretch;
-pub use shape::{BadShape, Burst, LinkShape, Queue, RED_LEN_MEAN, REORDER_TIMEOUT, Red, RedMode, Reorder};
+pub use shape::{BadShape, Burst, LinkShape, QueueLimit, RED_LEN_MEAN, REORDER_TIMEOUT, Red, RedMode, Reorder};

@@ -8,7 +8,7 @@
 //! take time to transmit.
 
 use super::red::Early;
-use super::shape::{LinkShape, Queue, REORDER_TIMEOUT, Reorder};
+use super::shape::{LinkShape, QueueLimit, REORDER_TIMEOUT, Reorder};
 use crate::rng::{Losses, Question, befalls, draw, flipped_bits};
 use packet::{Buffer, HEADROOM, Pool, Time};
 use serde::{Deserialize, Serialize};
@@ -156,7 +156,7 @@ impl Link {
     /// Allocates memory for `count` frames of up to `len` bytes, so that allocation does not delay the first
     /// frames.
     pub fn preallocate(&mut self, count: usize, len: usize) {
-        let lent: Vec<Buffer> = (0..count).map_while(|_| self.pool.share(len)).collect();
+        let lent: Vec<Buffer> = (0..count).map_while(|_| self.pool.allocate(len)).collect();
         for mut buffer in lent {
             buffer.bytes_mut(0..HEADROOM + len).fill(1);
             self.pool.give(buffer);
@@ -286,7 +286,7 @@ impl Link {
     }
 
     fn store(&mut self, len: usize, write: impl FnOnce(&mut [u8])) -> Option<Stored> {
-        let mut buffer = self.pool.share(len)?;
+        let mut buffer = self.pool.allocate(len)?;
         write(buffer.bytes_mut(HEADROOM..HEADROOM + len));
         self.inside.count(len);
         Some(Stored { buffer, len })
@@ -417,7 +417,7 @@ pub(super) struct LinkModel {
     /// Rate of transmissions; `None` = unlimited.
     bits_per_second: Option<u64>,
     overhead_len: usize,
-    queue: Queue,
+    queue: QueueLimit,
     /// End of the last transmission: nanoseconds, and a remainder in units of 1 ns divided by the rate. Rounding
     /// errors therefore never accumulate.
     free_at: Time,
@@ -454,8 +454,8 @@ impl LinkModel {
             self.waiting_len -= len;
         }
         let is_full = match self.queue {
-            Queue::Packets(limit) => self.waiting.len() >= limit,
-            Queue::Bytes(limit) => self.waiting_len + len > limit,
+            QueueLimit::Packets(limit) => self.waiting.len() >= limit,
+            QueueLimit::Bytes(limit) => self.waiting_len + len > limit,
         };
         is_full && self.start() > now
     }

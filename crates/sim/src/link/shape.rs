@@ -24,7 +24,7 @@ pub struct LinkShape {
     /// Link-layer overhead per frame, in bytes, such as 24 for Ethernet's preamble, FCS and gap.
     pub overhead_len: usize,
     /// Limit of the queue. Frames that arrive while the queue is full are dropped.
-    pub queue: Queue,
+    pub queue: QueueLimit,
     /// Probability that a frame is lost in transit, independent of other frames.
     pub loss: f64,
     /// Losses in bursts, in addition to `loss`.
@@ -45,7 +45,7 @@ pub struct LinkShape {
 
 /// Limit of the frames that wait for transmission, without the frame in transmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Queue {
+pub enum QueueLimit {
     /// This number of frames.
     Packets(usize),
     /// This total length of frames, in bytes.
@@ -104,7 +104,7 @@ impl Default for LinkShape {
             jitter: Duration::ZERO,
             rate_bits_per_second: None,
             overhead_len: 0,
-            queue: Queue::Packets(1_000),
+            queue: QueueLimit::Packets(1_000),
             loss: 0.0,
             burst: None,
             bit_errors: 0.0,
@@ -239,11 +239,11 @@ impl fmt::Display for LinkShape {
     }
 }
 
-impl fmt::Display for Queue {
+impl fmt::Display for QueueLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Queue::Packets(count) => write!(f, "{count}p"),
-            Queue::Bytes(len) => write!(f, "{}B", Scaled(*len as u64)),
+            QueueLimit::Packets(count) => write!(f, "{count}p"),
+            QueueLimit::Bytes(len) => write!(f, "{}B", Scaled(*len as u64)),
         }
     }
 }
@@ -251,8 +251,8 @@ impl fmt::Display for Queue {
 impl fmt::Display for Red {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bounds = [self.min, self.max].map(|bound| match self.mode {
-            RedMode::Packets => Queue::Packets(bound),
-            RedMode::Bytes => Queue::Bytes(bound),
+            RedMode::Packets => QueueLimit::Packets(bound),
+            RedMode::Bytes => QueueLimit::Bytes(bound),
         });
         write!(f, "{}:{}:{}", bounds[0], bounds[1], Probability(self.share))
     }
@@ -309,10 +309,10 @@ fn share(key: &str, value: &str) -> Result<f64, BadShape> {
     }
 }
 
-fn queue(value: &str) -> Result<Queue, BadShape> {
+fn queue(value: &str) -> Result<QueueLimit, BadShape> {
     match value.strip_suffix('p') {
-        Some(count) => Ok(Queue::Packets(whole("queue", count, "200p")? as usize)),
-        None => Ok(Queue::Bytes(scaled("queue", value, "B", "200p (packets) or 64kB (bytes)")? as usize)),
+        Some(count) => Ok(QueueLimit::Packets(whole("queue", count, "200p")? as usize)),
+        None => Ok(QueueLimit::Bytes(scaled("queue", value, "B", "200p (packets) or 64kB (bytes)")? as usize)),
     }
 }
 
@@ -321,8 +321,8 @@ fn red(value: &str) -> Result<Red, BadShape> {
     let (min, rest) = pair("red", value, EXAMPLE)?;
     let (max, dropped) = pair("red", rest, EXAMPLE)?;
     let (mode, min, max) = match (queue(min)?, queue(max)?) {
-        (Queue::Packets(min), Queue::Packets(max)) => (RedMode::Packets, min, max),
-        (Queue::Bytes(min), Queue::Bytes(max)) => (RedMode::Bytes, min, max),
+        (QueueLimit::Packets(min), QueueLimit::Packets(max)) => (RedMode::Packets, min, max),
+        (QueueLimit::Bytes(min), QueueLimit::Bytes(max)) => (RedMode::Bytes, min, max),
         _ => {
             return bad(format!(
                 "red={value}: use packets for both bounds, or bytes for both; write, for example, {EXAMPLE}"
@@ -454,7 +454,7 @@ mod tests {
             jitter: Duration::from_micros(1_500),
             rate_bits_per_second: Some(500_000_000),
             overhead_len: 24,
-            queue: Queue::Packets(200),
+            queue: QueueLimit::Packets(200),
             loss: 0.01,
             burst: Some(Burst { begins: 0.01, ends: 0.25 }),
             bit_errors: 1e-6,
@@ -484,7 +484,11 @@ mod tests {
                 jitter: Duration::from_nanos(rng.u64(0..=delay)),
                 rate_bits_per_second: rng.bool().then(|| rng.u64(1..)),
                 overhead_len: rng.usize(0..100),
-                queue: if rng.bool() { Queue::Packets(rng.usize(..)) } else { Queue::Bytes(rng.usize(..)) },
+                queue: if rng.bool() {
+                    QueueLimit::Packets(rng.usize(..))
+                } else {
+                    QueueLimit::Bytes(rng.usize(..))
+                },
                 loss: rng.f64(),
                 burst: rng.bool().then(|| Burst { begins: rng.f64(), ends: rng.f64() }),
                 bit_errors: rng.f64() * 1e-5,

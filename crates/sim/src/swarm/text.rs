@@ -76,3 +76,26 @@ impl fmt::Display for Failure {
         write!(f, "seed {}: {what}\nrepeat with: wideload lab swarm --case {case}", case.seed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_version_0_1_give_the_same_case() {
+        for (former, now) in [
+            ("7,without=junk", "7,without=malformed"),
+            ("7,without=loss+junk+mark,flows=0+2,count=12", "7,without=loss+malformed+mark,flows=0+2,count=12"),
+            ("7,without=junk,bend=too-long", "7,without=malformed,bug=too-long"),
+        ] {
+            let case: Case = now.parse().unwrap_or_else(|error| panic!("{now}: {error}"));
+            assert_eq!(former.parse(), Ok(case.clone()), "{former}");
+            assert_eq!(case.to_string(), now);
+        }
+        for bug in InjectedBug::ALL {
+            let case = Case { bug: Some(bug), ..Case::of(7) };
+            assert_eq!(format!("7,bend={}", bug.name()).parse(), Ok(case.clone()));
+            assert_eq!(format!("7,bug={}", bug.name()).parse(), Ok(case));
+        }
+    }
+}

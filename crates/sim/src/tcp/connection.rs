@@ -7,7 +7,7 @@ mod flow;
 mod handshake;
 
 use super::segment::{ACK, Numbering, RST, SYN, Segment};
-use super::sender::{Said, SendCounts};
+use super::sender::{AckFacts, SendCounts};
 use super::settings::Settings;
 use flow::{Accepted, Flow};
 use handshake::Handshake;
@@ -320,7 +320,7 @@ impl Connection {
         }
         flow.take_stamp(now, segment, start);
         let window = u64::from(segment.window) << flow.peer_scale;
-        flow.sender.acknowledge(now, segment, Said { seq: start, ack, window }, flow.echo(now, segment));
+        flow.sender.acknowledge(now, segment, AckFacts { seq: start, ack, window }, flow.echo(now, segment));
         flow.take_stream(now, segment, start, out);
         Accepted::Something
     }

@@ -129,7 +129,7 @@ struct Path<'a> {
     transfer: &'a Transfer,
     ends: [Connection; 2],
     lines: [Link; 2],
-    dice: Rng,
+    rng: Rng,
     events: Events<usize>,
     travelling: Vec<Travelling>,
     free: Vec<usize>,
@@ -153,7 +153,7 @@ impl<'a> Path<'a> {
         Path {
             ends: [Connection::new(transfer.sender.clone()), Connection::listening(transfer.receiver.clone())],
             lines: [Link::default(); 2],
-            dice: Rng::new(transfer.seed),
+            rng: Rng::new(transfer.seed),
             events: Events::default(),
             travelling: Vec::new(),
             free: Vec::new(),
@@ -269,7 +269,7 @@ impl<'a> Path<'a> {
             self.outcome.lost += 1;
             return;
         };
-        if self.dice.unit() < direction.loss {
+        if self.rng.unit() < direction.loss {
             self.outcome.lost += 1;
             return;
         }
@@ -277,8 +277,8 @@ impl<'a> Path<'a> {
             outgoing.segment.ecn = Ecn::Ce;
         }
         let (share, by) = direction.late;
-        let late = if self.dice.unit() < share { by.mul_f64(self.dice.unit()) } else { Duration::ZERO };
-        let count = if self.dice.unit() < direction.repeats { 2 } else { 1 };
+        let late = if self.rng.unit() < share { by.mul_f64(self.rng.unit()) } else { Duration::ZERO };
+        let count = if self.rng.unit() < direction.repeats { 2 } else { 1 };
         for copy in 0..count {
             self.travel(sent + direction.delay + late * (copy + 1), Travelling::Segment(to, outgoing));
         }

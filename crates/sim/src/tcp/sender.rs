@@ -132,7 +132,7 @@ struct Due {
 
 /// Header fields of a peer's segment that the sender needs, as positions and bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Said {
+pub(crate) struct AckFacts {
     /// Position of the segment's start in the peer's stream.
     pub(crate) seq: u64,
     /// Acknowledged position.
@@ -199,7 +199,7 @@ impl Sender {
     }
 
     /// Sets the peer's window from the last segment of the handshake.
-    pub(crate) fn open_window(&mut self, said: Said) {
+    pub(crate) fn open_window(&mut self, said: AckFacts) {
         self.window = PeerWindow { end: 1 + said.window, most: said.window, said_by: (said.seq, said.ack) };
     }
 

@@ -4,7 +4,7 @@ use fastrand::Rng;
 use packet::Time;
 use std::time::Duration;
 use wideload_sim::link::{
-    Burst, Fate, Link, LinkShape, Losses, Queue, REORDER_TIMEOUT, Red, RedMode, Reorder, Tally,
+    Burst, Fate, Link, LinkShape, Losses, QueueLimit, REORDER_TIMEOUT, Red, RedMode, Reorder, Tally,
 };
 
 #[test]
@@ -110,7 +110,7 @@ fn offer(red: Red, load: f64, len_of: impl Fn(usize) -> usize) -> ([u64; 2], u64
     let rate = 10_000_000;
     let shape = LinkShape {
         rate_bits_per_second: Some(rate),
-        queue: Queue::Packets(100_000),
+        queue: QueueLimit::Packets(100_000),
         red: Some(red),
         seed: 8,
         ..LinkShape::default()
@@ -200,7 +200,7 @@ fn no_window_exceeds_the_links_rate() {
         let shape = LinkShape {
             rate_bits_per_second: Some(rate),
             overhead_len,
-            queue: Queue::Packets(200),
+            queue: QueueLimit::Packets(200),
             ..LinkShape::default()
         };
         let offers = offers(&mut rng, 250);
@@ -336,7 +336,11 @@ fn any_shape(rng: &mut Rng) -> LinkShape {
         jitter: if rng.bool() { delay.mul_f64(rng.f64()) } else { Duration::ZERO },
         rate_bits_per_second: rng.bool().then(|| 1 << rng.u32(18..34)),
         overhead_len: rng.usize(0..40),
-        queue: if rng.bool() { Queue::Packets(rng.usize(0..50)) } else { Queue::Bytes(rng.usize(0..50_000)) },
+        queue: if rng.bool() {
+            QueueLimit::Packets(rng.usize(0..50))
+        } else {
+            QueueLimit::Bytes(rng.usize(0..50_000))
+        },
         loss: share(rng),
         burst: rng.bool().then(|| Burst { begins: rng.f64() * 0.1, ends: rng.f64() }),
         byte_loss: 0.0,
@@ -414,8 +418,8 @@ fn simple(shape: &LinkShape, offers: &[(Time, usize)], link: &Link) -> Vec<(Time
         let waiting: Vec<usize> =
             line.iter().filter(|(start, ..)| start.div_ceil(rate) > now).map(|(.., len)| *len).collect();
         let has_room = match shape.queue {
-            Queue::Packets(limit) => waiting.len() < limit,
-            Queue::Bytes(limit) => waiting.iter().sum::<usize>() + len <= limit,
+            QueueLimit::Packets(limit) => waiting.len() < limit,
+            QueueLimit::Bytes(limit) => waiting.iter().sum::<usize>() + len <= limit,
         };
         if start.div_ceil(rate) > now && !has_room {
             continue;

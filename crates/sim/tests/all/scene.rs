@@ -158,6 +158,33 @@ fn errors_give_line_and_key() {
 }
 
 #[test]
+fn names_of_version_0_1_give_the_same_scene() {
+    for (place, former, now) in [
+        ("wide = \"far\"", "wide = \"far\"\njoin = true", "wide = \"far\"\nmerge = true"),
+        ("silent-router", "joining-router", "merging-router"),
+        ("silent-router", "hop-joining-router", "hop-reassembling-router"),
+        (
+            "names = \"m\"",
+            "names = \"m\"\nrouter = \"joining-router\"",
+            "names = \"m\"\nrouter = \"merging-router\"",
+        ),
+        (
+            "names = \"m\"",
+            "names = \"m\"\nrouter = \"hop-joining-router\"",
+            "names = \"m\"\nrouter = \"hop-reassembling-router\"",
+        ),
+    ] {
+        assert!(GOOD.contains(place), "{place}");
+        let [of_former, of_now, unchanged] = [former, now, place].map(|to| {
+            let scene = GOOD.replacen(place, to, 1).parse::<Scene>();
+            format!("{:?}", scene.unwrap_or_else(|bad| panic!("{to}: {bad}")))
+        });
+        assert_eq!(of_former, of_now, "{former}");
+        assert_ne!(of_now, unchanged, "{now}");
+    }
+}
+
+#[test]
 fn a_host_with_two_links_and_a_gateway_with_one_are_refused() {
     let two = format!("{GOOD}\n[[link]]\nends = [\"far\", \"m1\"]\nmtu = 1500\n");
     assert_eq!(two.parse::<Scene>().expect_err("far").what, "a host has one link, this one has 2");

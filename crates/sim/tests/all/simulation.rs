@@ -4,7 +4,7 @@
 use crate::scenes::{HOSTS, pair, plan, run};
 use core::time::Duration;
 use wideload_sim::flow::{Kind as FlowKind, Plan, Reply, Sizes, Talk};
-use wideload_sim::link::{Burst, LinkShape, Queue, Red, RedMode, Reorder};
+use wideload_sim::link::{Burst, LinkShape, QueueLimit, Red, RedMode, Reorder};
 use wideload_sim::swarm::{Case, TOUR};
 use wideload_sim::{
     Change, Coverage, Fault, Gateway, GatewayRole, InjectedBug, Kind, Law, Role, Router, Scene, Simulation, To,
@@ -65,10 +65,15 @@ fn each_fault_affects_only_its_place() {
         (Fault::Reorder, LinkShape { reorder: Some(Reorder { share: 0.1, displacement: 4 }), ..base.clone() }),
         (Fault::Duplicate, LinkShape { duplicates: 0.1, ..base.clone() }),
         (Fault::Jitter, LinkShape { jitter: Duration::from_micros(50), ..base.clone() }),
-        (Fault::Rate, LinkShape { rate_bits_per_second: slow, queue: Queue::Packets(5), ..base.clone() }),
+        (Fault::Rate, LinkShape { rate_bits_per_second: slow, queue: QueueLimit::Packets(5), ..base.clone() }),
         (
             Fault::Red,
-            LinkShape { rate_bits_per_second: slow, red: Some(red), queue: Queue::Packets(10_000), ..base.clone() },
+            LinkShape {
+                rate_bits_per_second: slow,
+                red: Some(red),
+                queue: QueueLimit::Packets(10_000),
+                ..base.clone()
+            },
         ),
     ];
     let harmless = run(&scene(plain(), base));

@@ -5,7 +5,7 @@
 
 use super::merging_model::explain;
 use super::{Bench, Kind, Known, Verdict};
-use crate::experiments::forwarder::{Enough, Forwarder, Treats};
+use crate::experiments::forwarder::{Forwarder, HostOffload, StopAfter};
 use crate::experiments::wire::{
     ACK, CWR, ECE, FIN, Filled, Ip, Options, PSH, RST, SYN, TransportFacts, URG, one_hop_on, put_content, put_upper,
 };
@@ -74,7 +74,7 @@ impl Bench for Merging {
             Gateway::new(&GatewaySettings::one(side), secrets, || Pool::new(128 << 20))
         };
         Ok(Merging {
-            forwarder: Forwarder::open(Treats::Joins)?,
+            forwarder: Forwarder::open(HostOffload::Gro)?,
             reversible: gateway(Mode::Reversible),
             resizing: gateway(Mode::Resize),
             now: Time::ZERO,
@@ -133,7 +133,7 @@ impl Merging {
         for _ in 1..TRIES {
             // The kernel's clock may tick during a burst. Then the burst is repeated.
             let is_plain = match &verdict {
-                Verdict::Told(known) => !known.contains(&Known::Early),
+                Verdict::Known(known) => !known.contains(&Known::Early),
                 Verdict::Same | Verdict::Differs(_) => true,
             };
             if is_plain {
@@ -165,12 +165,12 @@ impl Merging {
                 Err(what) => return Ok(Verdict::Differs(format!("flow {flow}: {what}"))),
             }
         }
-        Ok(if told.is_empty() { Verdict::Same } else { Verdict::Told(told) })
+        Ok(if told.is_empty() { Verdict::Same } else { Verdict::Known(told) })
     }
 
     fn ask_kernel(&mut self, frames: &[Vec<u8>], flow_count: usize) -> io::Result<Vec<FlowOutput>> {
         for frame in frames {
-            let wire = TxFrame { header: frame, payload: &[], to_do: TxOffload::default() };
+            let wire = TxFrame { header: frame, payload: &[], offload: TxOffload::default() };
             let _ = self.forwarder.send(wire);
         }
         let (mut left, mut count) = (vec![FlowOutput::default(); flow_count], 0);
@@ -179,7 +179,7 @@ impl Merging {
             if let Some(flow) = flow_of(packet, number).and_then(|flow| left.get_mut(flow)) {
                 count += flow.take(packet);
             }
-            if count >= frames.len() { Enough::Yes } else { Enough::No }
+            if count >= frames.len() { StopAfter::Yes } else { StopAfter::No }
         })?;
         Ok(left)
     }

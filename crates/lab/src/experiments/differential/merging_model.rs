@@ -16,7 +16,7 @@ pub(super) fn explain(
     engine: &FlowOutput,
 ) -> Result<Vec<Known>, String> {
     let left = |directions: &[Known]| {
-        leaves(&joined(packets, directions, &[], Order::AsOpened), sent, packets, directions)
+        leaves(&joined(packets, directions, &[], FlushOrder::AsOpened), sent, packets, directions)
     };
     if left(&[]) != *engine {
         return Err(differs("the engine", engine, "our rulings", &left(&[]), kernel));
@@ -39,7 +39,7 @@ pub(super) fn explain(
 
 /// Order in which a flush of all flows emits GSO packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
+enum FlushOrder {
     AsOpened,
     Backward,
 }
@@ -47,10 +47,10 @@ enum Order {
 /// Whether additional flushes between packets explain the kernel's output.
 fn lets_go_early(packets: &[&Drawn], sent: &FlowOutput, kernel: &FlowOutput) -> bool {
     // In the kernel, a hash determines the flush order of two flows. So both orders are tried.
-    [Order::AsOpened, Order::Backward].into_iter().any(|order| lets_go_in(order, packets, sent, kernel))
+    [FlushOrder::AsOpened, FlushOrder::Backward].into_iter().any(|order| lets_go_in(order, packets, sent, kernel))
 }
 
-fn lets_go_in(order: Order, packets: &[&Drawn], sent: &FlowOutput, kernel: &FlowOutput) -> bool {
+fn lets_go_in(order: FlushOrder, packets: &[&Drawn], sent: &FlowOutput, kernel: &FlowOutput) -> bool {
     let mut cuts = Vec::new();
     while cuts.len() < CUTS_MAX {
         let gso_packets = joined(packets, &Known::MERGING, &cuts, order);
@@ -122,7 +122,7 @@ struct Model<'a> {
 /// Returns the packets that are sent together, in the order of departure.
 ///
 /// All open GSO packets are flushed before each packet of `cuts`.
-fn joined(packets: &[&Drawn], directions: &[Known], cuts: &[usize], order: Order) -> Vec<Vec<usize>> {
+fn joined(packets: &[&Drawn], directions: &[Known], cuts: &[usize], order: FlushOrder) -> Vec<Vec<usize>> {
     let mut model = Model { packets, directions, runs: Vec::new(), next_seq: None, gso_packets: Vec::new() };
     for at in 0..packets.len() {
         if cuts.contains(&at) {
@@ -267,9 +267,9 @@ impl Model<'_> {
             || run.members.len() >= count_max
     }
 
-    fn close_all(&mut self, order: Order) {
+    fn close_all(&mut self, order: FlushOrder) {
         while !self.runs.is_empty() {
-            self.close(if order == Order::AsOpened { 0 } else { self.runs.len() - 1 });
+            self.close(if order == FlushOrder::AsOpened { 0 } else { self.runs.len() - 1 });
         }
     }
 

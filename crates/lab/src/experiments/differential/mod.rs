@@ -135,7 +135,7 @@ pub struct Cases {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Verdict {
     Same,
-    Told(Vec<Known>),
+    Known(Vec<Known>),
     Differs(String),
 }
 
@@ -180,14 +180,14 @@ pub fn repeat(seed: u64, cases: Cases) -> io::Result<Differential> {
     let conditions = Conditions::here(1);
     let mut met = Tallies::default();
     let part = match cases.kind {
-        Kind::Reassembly => again::<reassembly::Reassembly>(seed, cases, &mut met)?,
-        Kind::Segmentation => again::<segmentation::Segmentation>(seed, cases, &mut met)?,
-        Kind::Merging => again::<merging::Merging>(seed, cases, &mut met)?,
+        Kind::Reassembly => repeat_part::<reassembly::Reassembly>(seed, cases, &mut met)?,
+        Kind::Segmentation => repeat_part::<segmentation::Segmentation>(seed, cases, &mut met)?,
+        Kind::Merging => repeat_part::<merging::Merging>(seed, cases, &mut met)?,
     };
     Ok(Differential { conditions, seed, parts: vec![part], known: met.rows() })
 }
 
-fn again<B: Bench>(seed: u64, cases: Cases, met: &mut Tallies) -> io::Result<PartReport> {
+fn repeat_part<B: Bench>(seed: u64, cases: Cases, met: &mut Tallies) -> io::Result<PartReport> {
     let began = Instant::now();
     let mut part = PartReport::new(B::KIND);
     run_batch(&mut B::open(&mut for_thread(seed, B::KIND, 0))?, seed, cases, &mut part, met)?;
@@ -264,7 +264,7 @@ fn run_batch<B: Bench>(
     for (index, verdict) in bench.compare(&cases)?.into_iter().enumerate() {
         match verdict {
             Verdict::Same => part.same += 1,
-            Verdict::Told(known) => {
+            Verdict::Known(known) => {
                 part.told += 1;
                 met.count(&known);
             }
@@ -545,7 +545,7 @@ mod tests {
         fn compare(&mut self, cases: &[Vec<u8>]) -> io::Result<Vec<Verdict>> {
             let verdict = |case: &Vec<u8>| match (case.contains(&7), case.contains(&8)) {
                 (true, _) => Verdict::Differs("a seven".to_owned()),
-                (false, true) => Verdict::Told(vec![Known::Empty, Known::Empty]),
+                (false, true) => Verdict::Known(vec![Known::Empty, Known::Empty]),
                 (false, false) => Verdict::Same,
             };
             Ok(cases.iter().map(verdict).collect())

@@ -125,7 +125,7 @@ impl Reassembly {
 
     fn ask_kernel(&mut self, frames: &Frames, first: u32, count: usize) -> io::Result<Vec<Delivered>> {
         for (frame, _) in frames.each() {
-            let wire = TxFrame { header: frame, payload: &[], to_do: TxOffload::default() };
+            let wire = TxFrame { header: frame, payload: &[], offload: TxOffload::default() };
             // Packets that the kernel rejects at once are not delivered either.
             let _ = self.tap.transmit(&[wire]);
         }

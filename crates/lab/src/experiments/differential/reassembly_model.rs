@@ -38,7 +38,7 @@ pub(super) fn explain(frames: &[Vec<u8>], kernel: &[Vec<u8>], engine: &[Vec<u8>]
             directions = fewer;
         }
     }
-    Verdict::Told(directions)
+    Verdict::Known(directions)
 }
 
 /// Lists packets in words, each by its length and first bytes.

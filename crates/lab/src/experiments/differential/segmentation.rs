@@ -4,7 +4,7 @@
 //! differences, only one result is correct.
 
 use super::{Bench, Kind, Verdict};
-use crate::experiments::forwarder::{Enough, Forwarder, Treats};
+use crate::experiments::forwarder::{Forwarder, HostOffload, StopAfter};
 use crate::experiments::wire::{
     ACK, CWR, ECE, FIN, Filled, Ip, Options, PSH, TransportFacts, URG, one_hop_on, put_content, put_upper,
 };
@@ -51,7 +51,7 @@ impl Bench for Segmentation {
     const KIND: Kind = Kind::Segmentation;
 
     fn open(_: &mut Rng) -> io::Result<Segmentation> {
-        Ok(Segmentation { forwarder: Forwarder::open(Treats::Fragments)? })
+        Ok(Segmentation { forwarder: Forwarder::open(HostOffload::Gso)? })
     }
 
     fn draw(rng: &mut Rng) -> Case {
@@ -123,14 +123,14 @@ impl Segmentation {
         };
         let checksum = Some((upper_at as u16, (upper_at + case.upper.field_at()) as u16));
         let to_do = TxOffload { checksum, gso: Some(gso) };
-        if let Err(why) = self.forwarder.send(TxFrame { header: bytes, payload: &[], to_do }) {
+        if let Err(why) = self.forwarder.send(TxFrame { header: bytes, payload: &[], offload: to_do }) {
             return Ok(Err(why.to_string()));
         }
         let mut segments = Vec::new();
         let wanted = usize::from(case.payload_len.div_ceil(case.segment_len));
         self.forwarder.receive(|packet| {
             segments.push(packet.bytes().to_vec());
-            if segments.len() >= wanted { Enough::Yes } else { Enough::No }
+            if segments.len() >= wanted { StopAfter::Yes } else { StopAfter::No }
         })?;
         Ok(Ok(segments))
     }

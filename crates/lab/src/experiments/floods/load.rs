@@ -30,7 +30,7 @@ impl Load {
         self.count += 1;
         let source = match self.flood {
             Flood::ThousandSources => FLOOD_SOURCE + self.count as u32 % 1_000,
-            Flood::FirstPieces | Flood::Drip => FLOOD_SOURCE + self.rng.u32(..1 << 22),
+            Flood::FirstFragments | Flood::Drip => FLOOD_SOURCE + self.rng.u32(..1 << 22),
         };
         let id = self.rng.u32(..);
         self.fragment.clear();

@@ -69,7 +69,7 @@ pub struct FloodRow {
     /// IP version, 4 or 6.
     pub version: u8,
     /// The attacked reassembler.
-    pub system: Joins,
+    pub system: ReassembledBy,
     /// Fragments of the flood per second.
     pub rate: f64,
     /// Number of good datagrams that were sent, apart from those in `set_aside`.
@@ -90,7 +90,7 @@ pub struct FloodRow {
 #[serde(rename_all = "kebab-case")]
 pub enum Flood {
     /// First fragments from random sources, as fast as possible.
-    FirstPieces,
+    FirstFragments,
     /// First fragments from a thousand sources, as fast as possible.
     ThousandSources,
     /// First fragments from random sources, 150 per second.
@@ -100,7 +100,7 @@ pub enum Flood {
 /// The reassembler under attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Joins {
+pub enum ReassembledBy {
     /// The live kernel, behind a TUN device.
     Kernel,
     /// The engine, behind a TUN device.
@@ -116,9 +116,9 @@ pub enum Joins {
 pub fn floods(settings: &FloodsSettings, mut tell: impl FnMut(&str)) -> io::Result<Floods> {
     let conditions = Conditions::here(1);
     let mut rows = Vec::new();
-    for flood in [Flood::FirstPieces, Flood::ThousandSources, Flood::Drip] {
+    for flood in [Flood::FirstFragments, Flood::ThousandSources, Flood::Drip] {
         for version in [Version::V4, Version::V6] {
-            for system in [Joins::Kernel, Joins::Engine, Joins::Simulated] {
+            for system in [ReassembledBy::Kernel, ReassembledBy::Engine, ReassembledBy::Simulated] {
                 tell(&format!("{flood}, {version:?}, {system}"));
                 rows.push(row(settings, flood, version, system)?);
             }
@@ -127,17 +127,17 @@ pub fn floods(settings: &FloodsSettings, mut tell: impl FnMut(&str)) -> io::Resu
     Ok(Floods { conditions, rows })
 }
 
-fn row(settings: &FloodsSettings, flood: Flood, version: Version, system: Joins) -> io::Result<FloodRow> {
+fn row(settings: &FloodsSettings, flood: Flood, version: Version, system: ReassembledBy) -> io::Result<FloodRow> {
     let load = || Load::new(flood, version, settings.seed);
     let mut row = match system {
-        Joins::Kernel => seen(|| live(&mut load(), settings.live, &mut Kernel::open(version)?))?,
-        Joins::Engine => seen(|| live(&mut load(), settings.live, &mut Behind::open(version)?))?,
-        Joins::Simulated if flood == Flood::Drip => simulated(&mut load(), settings.drip),
-        Joins::Simulated => simulated(&mut load(), settings.simulated),
+        ReassembledBy::Kernel => seen(|| live(&mut load(), settings.live, &mut Kernel::open(version)?))?,
+        ReassembledBy::Engine => seen(|| live(&mut load(), settings.live, &mut Behind::open(version)?))?,
+        ReassembledBy::Simulated if flood == Flood::Drip => simulated(&mut load(), settings.drip),
+        ReassembledBy::Simulated => simulated(&mut load(), settings.simulated),
     };
     row.system = system;
-    row.wanted = (system != Joins::Kernel).then_some(match flood {
-        Flood::FirstPieces => 0.999,
+    row.wanted = (system != ReassembledBy::Kernel).then_some(match flood {
+        Flood::FirstFragments => 0.999,
         Flood::ThousandSources => 0.9999,
         Flood::Drip => 1.0,
     });
@@ -160,7 +160,7 @@ fn seen(mut live: impl FnMut() -> io::Result<FloodRow>) -> io::Result<FloodRow> 
 /// Writes a flood to a TUN device, and counts the good datagrams that arrive.
 fn live(load: &mut Load, stretch: Duration, target: &mut impl Target) -> io::Result<FloodRow> {
     wait_until_it_joins(load, target)?;
-    let mut ledger = Goods::default();
+    let mut ledger = GoodDatagrams::default();
     if load.flood == Flood::Drip {
         for _ in 0..DRIP_BEFORE {
             target.write(load.next())?;
@@ -231,12 +231,12 @@ fn wait_until_it_joins(load: &Load, target: &mut impl Target) -> io::Result<()> 
 
 /// Numbers of the good datagrams that have arrived, and of those left out of the figures.
 #[derive(Default)]
-struct Goods {
+struct GoodDatagrams {
     arrived: Vec<u64>,
     aside: Vec<u64>,
 }
 
-impl Goods {
+impl GoodDatagrams {
     fn arrive(&mut self, number: u64) {
         self.arrived.push(number);
     }
@@ -253,7 +253,7 @@ impl Goods {
         FloodRow {
             flood: load.flood,
             version: if load.version == Version::V4 { 4 } else { 6 },
-            system: Joins::Simulated,
+            system: ReassembledBy::Simulated,
             rate,
             sent: sent - set_aside,
             whole: self.arrived.len() as u64,
@@ -267,7 +267,7 @@ impl Goods {
 /// Pushes a flood into the engine, in simulated time.
 fn simulated(load: &mut Load, stretch: Duration) -> FloodRow {
     let rate = if load.flood == Flood::Drip { DRIP_RATE } else { SIMULATED_RATE };
-    let (mut rejoining, mut ledger) = (Rejoining::new(), Goods::default());
+    let (mut rejoining, mut ledger) = (Rejoining::new(), GoodDatagrams::default());
     let mut expected = Vec::new();
     let mut seconds: VecDeque<(Time, Vec<u8>)> = VecDeque::new();
     let step = Duration::from_nanos(1_000_000_000 / rate);
@@ -327,19 +327,19 @@ impl Floods {
 impl fmt::Display for Flood {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Flood::FirstPieces => "first fragments, all sources",
+            Flood::FirstFragments => "first fragments, all sources",
             Flood::ThousandSources => "1,000 sources",
             Flood::Drip => "slow drip",
         })
     }
 }
 
-impl fmt::Display for Joins {
+impl fmt::Display for ReassembledBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Joins::Kernel => "the kernel",
-            Joins::Engine => "the engine",
-            Joins::Simulated => "the engine, simulated",
+            ReassembledBy::Kernel => "the kernel",
+            ReassembledBy::Engine => "the engine",
+            ReassembledBy::Simulated => "the engine, simulated",
         })
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Both live systems are behind TUN devices. [`Rejoining`] is the engine alone, for simulated time too.
 
-use super::super::forwarder::{Forwarder, Treats};
+use super::super::forwarder::{Forwarder, HostOffload};
 use super::super::wire::{v4_destination, v6_destination};
 use super::load::{PORT, is_good};
 use crate::net::Host;
@@ -102,7 +102,7 @@ impl Target for Kernel {
 impl Behind {
     pub(super) fn open(version: Version) -> io::Result<Behind> {
         Ok(Behind {
-            forwarder: Forwarder::open(Treats::Fragments)?,
+            forwarder: Forwarder::open(HostOffload::Gso)?,
             rejoining: Rejoining::new(),
             receiver: Kernel::open(version)?,
             frames: Vec::new(),
@@ -113,7 +113,7 @@ impl Behind {
 
 impl Target for Behind {
     fn write(&mut self, packet: &[u8]) -> io::Result<()> {
-        let wire = TxFrame { header: packet, payload: &[], to_do: TxOffload::default() };
+        let wire = TxFrame { header: packet, payload: &[], offload: TxOffload::default() };
         self.forwarder.send(wire)
     }
 
@@ -210,7 +210,7 @@ impl Inbox {
 }
 
 fn write(tap: &mut Tap, packet: &[u8]) -> io::Result<()> {
-    tap.transmit(&[TxFrame { header: packet, payload: &[], to_do: TxOffload::default() }]).map(drop)
+    tap.transmit(&[TxFrame { header: packet, payload: &[], offload: TxOffload::default() }]).map(drop)
 }
 
 /// Memory limit of the kernel's and of the engine's reassembly, in bytes: the kernel's default ipfrag_high_thresh.

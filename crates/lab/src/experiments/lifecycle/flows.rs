@@ -47,7 +47,7 @@ pub(super) struct Mark {
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// All data and the end of the stream arrived.
-    Whole,
+    Complete,
     /// The connection was reset.
     Reset,
     /// The connection timed out, or did not end in time.
@@ -229,7 +229,7 @@ impl Flow {
     fn outcome(&self) -> Outcome {
         let is_whole = self.received.load(Ordering::Relaxed) == self.sent.load(Ordering::Relaxed);
         match *locked(&self.failure) {
-            None if is_whole && self.has_ended.load(Ordering::Relaxed) => Outcome::Whole,
+            None if is_whole && self.has_ended.load(Ordering::Relaxed) => Outcome::Complete,
             Some(io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) => Outcome::Reset,
             _ => Outcome::TimedOut,
         }

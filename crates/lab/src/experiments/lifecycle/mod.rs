@@ -285,7 +285,7 @@ impl Round {
         round.configure(false)?;
         let before = round.network.calm_state()?;
         round.start()?;
-        round.network.settle()?;
+        round.network.wait_until_forwarding()?;
         let flows = round.network.flows(settings.flow_count)?;
         let opened = flows.mark()?;
         if flows.wait(&opened, OPEN_TIMEOUT) > 0 {
@@ -317,7 +317,8 @@ impl Round {
         thread::sleep(settings.stretch);
         let until = Instant::now();
         let retransmitted = flows.retransmitted_since(&mark)?;
-        let mended_by_hand = if hangs && missing > 0 { Some(round.mend(&flows, missing)?) } else { None };
+        let mended_by_hand =
+            if hangs && missing > 0 { Some(round.set_narrow_route(&flows, missing)?) } else { None };
         round.stop_what_runs()?;
         let gaps = flows.gaps(mark.at, until);
         let usual = flows.gaps(steady, mark.at);
@@ -333,7 +334,7 @@ impl Round {
         let stalled = gaps
             .iter()
             .zip(&outcomes)
-            .filter(|(gap, outcome)| **gap > settings.stall && **outcome == Outcome::Whole);
+            .filter(|(gap, outcome)| **gap > settings.stall && **outcome == Outcome::Complete);
         let row = LifecycleRow {
             role,
             event,
@@ -454,7 +455,7 @@ impl Round {
 
     /// Sets the route that the user guide recommends for stalled connections. Returns the number of stalled
     /// connections that then continued.
-    fn mend(&mut self, flows: &Flows, missing: usize) -> io::Result<usize> {
+    fn set_narrow_route(&mut self, flows: &Flows, missing: usize) -> io::Result<usize> {
         self.network.tell_wide_host()?;
         let told: Mark = flows.mark()?;
         Ok(missing.saturating_sub(flows.wait(&told, LATE_TIMEOUT)))

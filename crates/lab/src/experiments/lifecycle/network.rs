@@ -114,7 +114,7 @@ impl Network {
     }
 
     /// Waits until packets of both IP versions are forwarded in both directions.
-    pub(super) fn settle(&self) -> io::Result<()> {
+    pub(super) fn wait_until_forwarding(&self) -> io::Result<()> {
         let until = Instant::now() + SETTLE_TIMEOUT;
         for route in self.routes(4) {
             let target = SocketAddr::new(route.address, CLOSED_PORT);

@@ -25,7 +25,7 @@ impl<'a> KillRounds<'a> {
         let folder = tempfile::tempdir()?;
         write(three_hosts, folder.path(), wide)?;
         let running = Running::start(program, three_hosts.middle.space(), &config(folder.path()))?;
-        three_hosts.settle()?;
+        three_hosts.wait_until_forwarding()?;
         Ok(KillRounds { three_hosts, folder, running })
     }
 

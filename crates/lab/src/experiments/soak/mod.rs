@@ -307,7 +307,7 @@ fn watch(settings: &SoakSettings, soak: &mut Soak, tell: &mut impl FnMut(&str)) 
             let mixed = mixed.join().expect("traffic that panics has said why")?;
             watched?;
             // The counters are fetched once more after the traffic has ended.
-            looks.look(&three_hosts)?;
+            looks.audit(&three_hosts)?;
             Ok((kept, mixed, began))
         };
         let done = inner();
@@ -358,7 +358,7 @@ impl Looks {
         told: &mut impl FnMut(&Looks),
     ) -> io::Result<()> {
         while Instant::now() < until && !is_over() {
-            self.look(three_hosts)?;
+            self.audit(three_hosts)?;
             told(self);
             forget_neighbours(three_hosts)?;
             thread::sleep(BETWEEN_LOOKS);
@@ -366,7 +366,7 @@ impl Looks {
         Ok(())
     }
 
-    fn look(&mut self, three_hosts: &ThreeHosts) -> io::Result<()> {
+    fn audit(&mut self, three_hosts: &ThreeHosts) -> io::Result<()> {
         let books = three_hosts.middle.space().enter(|| CounterAudit::fetch(METRICS))?;
         let broken = books.broken();
         self.fetched += 1;

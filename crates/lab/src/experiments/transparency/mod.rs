@@ -51,7 +51,7 @@ pub enum PortKind {
 /// Offloads of the links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Links {
+pub enum LinkKind {
     /// Links without offloads, so that a real link could carry every frame.
     Plain,
     /// Links with the kernel's default offloads.
@@ -82,7 +82,7 @@ pub struct TransparencySettings {
     /// Kinds of ports to compare, in this order.
     pub ports: Vec<PortKind>,
     /// Kinds of links to compare, in this order.
-    pub links: Vec<Links>,
+    pub links: Vec<LinkKind>,
     /// Whether to compare only the kinds of the short comparison.
     pub is_short: bool,
 }
@@ -93,7 +93,7 @@ impl Default for TransparencySettings {
             kinds: Vec::new(),
             roles: vec![Role::Border, Role::Router, Role::WideInterface],
             ports: vec![PortKind::Packet, PortKind::Xdp],
-            links: vec![Links::Plain, Links::Offloads],
+            links: vec![LinkKind::Plain, LinkKind::Offloads],
             is_short: false,
         }
     }
@@ -107,7 +107,7 @@ impl TransparencySettings {
             kinds: Vec::new(),
             roles: vec![Role::Border, Role::Router, Role::WideInterface],
             ports: vec![PortKind::Packet],
-            links: vec![Links::Plain],
+            links: vec![LinkKind::Plain],
             is_short: true,
         }
     }
@@ -138,7 +138,7 @@ pub struct TransparencyRow {
     /// Kind of the gateway's ports.
     pub port: PortKind,
     /// Offloads of the links.
-    pub links: Links,
+    pub links: LinkKind,
     /// The system in the middle.
     pub middle: Middle,
     /// Number of frames that were sent; for sockets, number of observations with the kernel alone.
@@ -260,7 +260,7 @@ struct Wanted {
 #[derive(Clone, Copy)]
 struct Scene {
     role: Role,
-    links: Links,
+    links: LinkKind,
     port: PortKind,
 }
 
@@ -377,7 +377,7 @@ impl Scene {
             let place = format!("{} by {}, {} links, {}", role.config(), port.name(), links.name(), middle.name());
             tell(&place);
             let started = rig.start(middle, port)?;
-            match rig.settle(&settling(&probes)) {
+            match rig.wait_until_forwarding(&settling(&probes)) {
                 // A middle that forwards nothing is compared as if no frame had arrived.
                 Err(why) if why.kind() == io::ErrorKind::TimedOut && middle != Middle::Kernel => {
                     rig.clear(started)?;
@@ -496,12 +496,12 @@ impl PortKind {
     }
 }
 
-impl Links {
+impl LinkKind {
     /// Returns the name of the links on the command line.
     pub fn name(self) -> &'static str {
         match self {
-            Links::Plain => "plain",
-            Links::Offloads => "offloads",
+            LinkKind::Plain => "plain",
+            LinkKind::Offloads => "offloads",
         }
     }
 }
@@ -632,10 +632,10 @@ mod tests {
 
     #[test]
     fn a_comparison_reports_listed_and_unlisted_differences() {
-        let border = Scene { role: Role::Border, links: Links::Plain, port: PortKind::Packet };
+        let border = Scene { role: Role::Border, links: LinkKind::Plain, port: PortKind::Packet };
         let xdp = Scene { port: PortKind::Xdp, ..border };
         let router = Scene { role: Role::Router, ..border };
-        let wide_interface = Scene { role: Role::WideInterface, links: Links::Offloads, ..border };
+        let wide_interface = Scene { role: Role::WideInterface, links: LinkKind::Offloads, ..border };
         let raw = |scene: Scene, name: &str, middle: Middle, kernel: Arrived, ours: Arrived| {
             let kind = KINDS.iter().find(|kind| kind.name == name).expect("it is a kind");
             scene.judge(kind, middle, &[], &kernel, ours)

@@ -4,7 +4,7 @@
 //! two hosts.
 
 use super::frames::{SentFrame, Side, icmp};
-use super::{Links, Middle, PortKind, Role};
+use super::{LinkKind, Middle, PortKind, Role};
 use crate::net::{Host, HostLink, Offloading, cable};
 use config::Config;
 use daemon::service::Service;
@@ -36,7 +36,7 @@ pub(super) enum StartedMiddle {
 }
 
 impl Rig {
-    pub(super) fn new(role: Role, links: Links) -> io::Result<Rig> {
+    pub(super) fn new(role: Role, links: LinkKind) -> io::Result<Rig> {
         let [wide, middle, narrow] = [Host::new("wide")?, Host::new("middle")?, Host::new("narrow")?];
         let tail = format!("{:04x}", std::process::id() as u16 ^ (fastrand::u16(..) << 8));
         let names = ["w", "mw", "mn", "n"].map(|front| format!("{front}{tail}"));
@@ -66,7 +66,7 @@ impl Rig {
         };
         let addresses = [of(1), of(2)];
         let own = |index: usize| if has_addresses { &addresses[index][..] } else { &[] };
-        let offloading = if links == Links::Plain { Offloading::Off } else { Offloading::On };
+        let offloading = if links == LinkKind::Plain { Offloading::Off } else { Offloading::On };
         let end = |host, interface, mtu, addresses| HostLink { host, interface, mtu, addresses };
         let [wide_name, to_wide, to_narrow, narrow_name] = names.each_ref().map(String::as_str);
         cable([end(&wide, wide_name, WIDE_MTU, &[]), end(&middle, to_wide, WIDE_MTU, own(0))], offloading)?;
@@ -159,7 +159,7 @@ impl Rig {
     }
 
     /// Waits until frames are forwarded in both directions.
-    pub(super) fn settle(&mut self, probes: &[SentFrame]) -> io::Result<()> {
+    pub(super) fn wait_until_forwarding(&mut self, probes: &[SentFrame]) -> io::Result<()> {
         let begun = Instant::now();
         while begun.elapsed() < SETTLE_MAX {
             let arrived = self.play(probes, [1, 1])?;

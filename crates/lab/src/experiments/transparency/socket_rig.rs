@@ -4,7 +4,7 @@
 
 use super::rig::{BRIDGE, BRIDGE_FILTERS, NARROW_MTU, ROUTER_SETTINGS, WIDE_MTU, gateway_config};
 use super::sockets::{Notes, SocketKind, Talk};
-use super::{Links, Middle, PortKind, Role};
+use super::{LinkKind, Middle, PortKind, Role};
 use crate::net::{Host, HostLink, Offloading, cable};
 use config::Config;
 use daemon::service::Service;
@@ -28,7 +28,7 @@ const WIDE: usize = 0;
 const NARROW: usize = 1;
 
 impl SocketRig {
-    pub(super) fn new(role: Role, links: Links, port: PortKind, middle: Middle) -> io::Result<SocketRig> {
+    pub(super) fn new(role: Role, links: LinkKind, port: PortKind, middle: Middle) -> io::Result<SocketRig> {
         let [wide, between, narrow] = [Host::new("wide")?, Host::new("middle")?, Host::new("narrow")?];
         for host in [&wide, &between, &narrow] {
             for (name, value) in ROUTER_SETTINGS.into_iter().chain(HOST_SETTINGS) {
@@ -43,7 +43,7 @@ impl SocketRig {
                 let _ = between.space().set_sysctl(name, "0");
             }
         }
-        let offloading = if links == Links::Plain { Offloading::Off } else { Offloading::On };
+        let offloading = if links == LinkKind::Plain { Offloading::Off } else { Offloading::On };
         let end = |host, interface, mtu, addresses| HostLink { host, interface, mtu, addresses };
         let of = |side, host| [Prefix::new(v4(role, side, 0, host), 16), Prefix::new(v6(role, side, 0, host), 64)];
         let own = [of(WIDE, 1), of(NARROW, 2), of(WIDE, 254), of(NARROW, 254)];
@@ -92,7 +92,7 @@ impl SocketRig {
                 rig.service = Some(host.space().enter(|| Service::start(config))?);
             }
         }
-        rig.settle()?;
+        rig.wait_until_forwarding()?;
         Ok(rig)
     }
 
@@ -139,7 +139,7 @@ impl SocketRig {
         }
     }
 
-    fn settle(&self) -> io::Result<()> {
+    fn wait_until_forwarding(&self) -> io::Result<()> {
         let begun = Instant::now();
         for (from, to) in [(WIDE, NARROW), (NARROW, WIDE)] {
             for address in [v4(self.role, to, 0, to as u8 + 1), v6(self.role, to, 0, to as u8 + 1)] {

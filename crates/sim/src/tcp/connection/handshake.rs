@@ -4,7 +4,7 @@
 
 use super::super::receiver::Receiver;
 use super::super::segment::{ACK, CWR, ECE, RST, SYN, Segment, Timestamps};
-use super::super::sender::{Agreed, Said, Sender};
+use super::super::sender::{AckFacts, Agreed, Sender};
 use super::super::settings::Settings;
 use super::super::timer::RoundTrip;
 use super::flow::Flow;
@@ -142,7 +142,7 @@ impl Connection {
             self.phase = Phase::SynReceived;
             return self.send_syn(now, out);
         }
-        let said = Said { seq: 0, ack: 1, window: segment.window.into() };
+        let said = AckFacts { seq: 0, ack: 1, window: segment.window.into() };
         self.establish(now, said, out);
         if let Some(flow) = &mut self.flow {
             flow.receiver.acknowledge_at_once();
@@ -170,11 +170,11 @@ impl Connection {
         }
         let scale = if segment.has(SYN) { 0 } else { flow.peer_scale };
         let window = u64::from(segment.window) << scale;
-        self.establish(now, Said { seq: start, ack: 1, window }, out);
+        self.establish(now, AckFacts { seq: start, ack: 1, window }, out);
         self.push_open(now, segment, out);
     }
 
-    fn establish(&mut self, now: Time, said: Said, out: &mut impl FnMut(Emit)) {
+    fn establish(&mut self, now: Time, said: AckFacts, out: &mut impl FnMut(Emit)) {
         let Some(mut flow) = self.flow.take() else { return };
         let handshake = &mut self.handshake;
         let mut trip = handshake.trip.clone();

@@ -8,7 +8,7 @@ use super::super::recovery::{DUPLICATE_COUNT, Proportional, RttEstimate};
 use super::super::scoreboard::{SentRange, State};
 use super::super::segment::{ECE, FIN, SYN, Segment};
 use super::super::settings::{Detection, Reduction};
-use super::{Phase, Said, Sender};
+use super::{AckFacts, Phase, Sender};
 use packet::Time;
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ enum AckNews {
 /// Acknowledgements.
 impl Sender {
     /// Processes an acknowledgement. `echo` is the time since our clock had the echoed value.
-    pub(crate) fn acknowledge(&mut self, now: Time, segment: &Segment, said: Said, echo: Option<Duration>) {
+    pub(crate) fn acknowledge(&mut self, now: Time, segment: &Segment, said: AckFacts, echo: Option<Duration>) {
         let ack = said.ack;
         let (una, window_end) = (self.board.una(), self.window.end);
         let in_flight = self.board.outstanding().min(self.congestion.window());
@@ -66,7 +66,7 @@ impl Sender {
     }
 
     /// Updates the peer's window, except from a segment older than the last update (RFC 9293 section 3.10.7.4).
-    fn take_window(&mut self, said: Said) {
+    fn take_window(&mut self, said: AckFacts) {
         if (said.seq, said.ack) >= self.window.said_by {
             self.window.end = said.ack + said.window;
             self.window.most = self.window.most.max(said.window);

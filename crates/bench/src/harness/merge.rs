@@ -12,7 +12,7 @@ use engine::Output;
 use packet::{Packet, Time};
 use std::time::Duration;
 
-struct Joining {
+struct Merging {
     ring: Ring,
     live: Live,
     now: Time,
@@ -27,10 +27,10 @@ pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
     }
     let mtu = u16::try_from(ask.mtu).map_err(|_| format!("mtu={}: not a valid MTU", ask.mtu))?;
     let (ring, pool) = Ring::new(ask, section, ask.datagrams, ask.mtu);
-    Ok(Box::new(Joining { ring, live: Live::router(ask.limit, mtu, pool), now: Time::ZERO }))
+    Ok(Box::new(Merging { ring, live: Live::router(ask.limit, mtu, pool), now: Time::ZERO }))
 }
 
-impl Station for Joining {
+impl Station for Merging {
     fn fill(&mut self) {
         // Long enough to expire the state of passed datagrams: the next section reuses their identifications.
         self.now = self.now + Duration::from_secs(600);
@@ -43,7 +43,7 @@ impl Station for Joining {
     }
 
     fn show(&mut self, tell: &mut dyn FnMut(&[u8])) {
-        join(self, |run| tell(run.payload()));
+        merge(self, |run| tell(run.payload()));
     }
 
     fn delivers(&self) -> String {
@@ -52,13 +52,13 @@ impl Station for Joining {
 }
 
 #[inline(never)]
-fn timed_section(it: &mut Joining) -> usize {
-    join(it, ignore)
+fn timed_section(it: &mut Merging) -> usize {
+    merge(it, ignore)
 }
 
 #[inline(always)]
-fn join(it: &mut Joining, mut deliver: impl FnMut(&Packet)) -> usize {
-    let Joining { ring, live, now } = it;
+fn merge(it: &mut Merging, mut deliver: impl FnMut(&Packet)) -> usize {
+    let Merging { ring, live, now } = it;
     let mut completed = 0;
     let mut deliveries = ring.next().drain(..);
     while burst(&mut deliveries, &mut live.batch.frames) {
