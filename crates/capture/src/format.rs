@@ -52,7 +52,7 @@ pub enum Variant {
 /// The kind of link header for a link type (a number from the LINKTYPE_ registry); `None` for unsupported types.
 ///
 /// Types 12 and 14 mean raw IP, like 101. Some systems wrote their own value of DLT_RAW into files.
-pub fn medium(link_type: u32) -> Option<LinkType> {
+pub fn link_type_of(link_type: u32) -> Option<LinkType> {
     match link_type {
         1 => Some(LinkType::Ethernet),
         12 | 14 | 101 | 228 | 229 => Some(LinkType::Ip),

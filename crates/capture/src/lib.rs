@@ -51,7 +51,7 @@ mod source;
 mod writer;
 
 pub use error::Error;
-pub use format::{ByteOrder, Format, Resolution, Variant, medium, pcap_header};
+pub use format::{ByteOrder, Format, Resolution, Variant, link_type_of, pcap_header};
 pub use packed::Compression;
 pub use reader::{Item, Reader, Record};
 pub use writer::Writer;

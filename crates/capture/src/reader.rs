@@ -9,7 +9,7 @@ use packet::{LinkType, Time};
 use crate::error::{Counted, Error, Grouped};
 use crate::format::{
     BLOCK_LEN_MAX, ByteOrder, CAPTURED_LEN_MAX, Format, INTERFACE_COUNT_MAX, OBSOLETE_PACKET, PCAP_HEADER_LEN,
-    PcapHeader, SECTION_HEADER_LEN_MIN, medium, section_order,
+    PcapHeader, SECTION_HEADER_LEN_MIN, link_type_of, section_order,
 };
 use crate::interface::Interface;
 use crate::source::{Failure, READING, Window};
@@ -92,7 +92,7 @@ impl<R: Read> Reader<R> {
                     offset,
                     interface: packet.interface,
                     pcap_link_type: packet.link_type,
-                    link_type: medium(packet.link_type),
+                    link_type: link_type_of(packet.link_type),
                     time: packet.time,
                     original_len: packet.original_len,
                     data: &raw[packet.data_at..packet.data_at + packet.data_len],

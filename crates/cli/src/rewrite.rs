@@ -300,10 +300,10 @@ impl Rewriter {
     }
 
     fn read(&mut self, record: &Record<'_>) -> Result<Packet, Reason> {
-        let medium = record.link_type.ok_or(Reason::OtherLink)?;
+        let link_type = record.link_type.ok_or(Reason::OtherLink)?;
         let ingress = Ingress(self.interfaces_before + record.interface);
         let is_cut = record.data.len() < record.original_len as usize;
-        match Frame::copy(record.data, medium, ingress, &mut self.gateway.output_mut(ONLY).pool) {
+        match Frame::copy(record.data, link_type, ingress, &mut self.gateway.output_mut(ONLY).pool) {
             // A missing length field cannot be distinguished from a truncated frame.
             Ok(packet) if packet.ip().length_missing && is_cut => {
                 self.gateway.recycle(ONLY, packet);

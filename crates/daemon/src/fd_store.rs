@@ -383,13 +383,36 @@ mod tests {
 
     #[test]
     fn the_restart_state_has_the_keys_of_version_0_1() {
-        let text = r#"{"version":4,"process":1,"text":"","ports":[],"control":["/run/x.sock",3],"metrics":null,
-            "pulse":5,"worker":null,"losses":{"untaken":1,"cut":2,"panicked":3}}"#;
+        let text = r#"{"version":4,"process":1,"text":"role",
+            "ports":[[{"address":"packet:lan0","offloads":[true,false,true],"index":2,"count":2},[6,7]],
+                [{"address":"xdp:wan0","offloads":null,"index":null,"count":0},[]]],
+            "control":["/run/x.sock",3],"control_file":[64,4711],"metrics":["127.0.0.1:9469",4],"pulse":5,
+            "worker":[4712,8,9],"claims":[[2,10],[3,11]],"links":[[[2,5],[12,13,14]]],"awaited":7,
+            "losses":{"untaken":1,"cut":2,"panicked":3},"wanted":[["Reload",8],["Restart",9],["Stop",null]]}"#;
         let read: RestartState = serde_json::from_str(text).expect("the format is the same");
-        assert_eq!(read.heartbeat, Some(5));
+        let [lan, wan] = ["packet:lan0", "xdp:wan0"].map(str::to_owned);
+        let lan = HandedPort { address: lan, offloads: Some([true, false, true]), index: Some(2), count: 2 };
+        let wan = HandedPort { address: wan, offloads: None, index: None, count: 0 };
+        assert_eq!((read.version, VARIABLE), (VERSION, "WIDELOAD_ESTATE"));
+        assert_eq!(read.ports, [(lan, vec![6, 7]), (wan, vec![])]);
+        assert_eq!((read.heartbeat, read.worker, read.awaited), (Some(5), Some((4712, 8, 9)), Some(7)));
+        assert_eq!(read.claims, [(2, 10), (3, 11)]);
+        assert_eq!(read.links, [([2, 5], [12, 13, 14])]);
         assert_eq!(read.losses, Losses { not_received: 1, truncated: 2, panicked: 3 });
+        let [reload, restart] = [SupervisorRequest::Reload, SupervisorRequest::Restart];
+        assert_eq!(read.wanted, [(reload, Some(8)), (restart, Some(9)), (SupervisorRequest::Stop, None)]);
+        let of_0_1: serde_json::Value = serde_json::from_str(text).expect("the text is JSON");
         let written = serde_json::to_value(&read).expect("it is an object");
-        assert_eq!(written["pulse"], 5, "version 0.1 finds the heartbeat after a restart back");
-        assert_eq!(written["losses"], serde_json::json!({ "untaken": 1, "cut": 2, "panicked": 3 }));
+        assert_eq!(written, of_0_1, "version 0.1 reads the state after a restart into that version");
+    }
+
+    #[test]
+    fn absent_keys_of_the_restart_state_have_defaults() {
+        let text = r#"{"version":4,"process":1,"text":"","ports":[],"control":["/run/x.sock",3],"metrics":null,
+            "pulse":null,"worker":null}"#;
+        let read: RestartState = serde_json::from_str(text).expect("the other keys are optional");
+        assert_eq!((read.control_file, read.heartbeat, read.awaited), (None, None, None));
+        assert!(read.claims.is_empty() && read.links.is_empty() && read.wanted.is_empty());
+        assert_eq!(read.losses, Losses::default());
     }
 }

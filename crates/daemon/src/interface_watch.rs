@@ -88,7 +88,7 @@ mod tests {
             name: "wan0".to_owned(),
             mtu,
             mac: None,
-            medium: None,
+            link_type: None,
             is_up,
             has_carrier: is_up,
             kind: None,

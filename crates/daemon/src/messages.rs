@@ -145,7 +145,7 @@ pub struct Begin {
     /// The addresses of the gateway's interfaces.
     pub own_addresses: OwnAddresses,
     /// Packets and frames lost by earlier worker processes.
-    #[serde(default)]
+    #[serde(default, with = "losses_as_in_0_1")]
     pub losses: Losses,
 }
 
@@ -212,3 +212,105 @@ pub fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Received<T>
 /// Longest message, in bytes. It has room for a configuration of 64 KiB with every byte escaped. The default limits
 /// of most sockets are smaller.
 const MESSAGE_LEN_MAX: usize = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+    use std::fmt::Debug;
+
+    #[test]
+    fn messages_to_worker_processes_are_those_of_version_0_1() {
+        let begin = Begin {
+            file: "/etc/wideload/border.toml".to_owned(),
+            text: "role".to_owned(),
+            is_degraded: true,
+            ports: ports(),
+            has_control: false,
+            has_metrics: true,
+            has_heartbeat: false,
+            has_handoff: true,
+            own_addresses: own_addresses(),
+            losses: LOSSES,
+        };
+        pin(
+            &ToWorker::Begin(begin),
+            r#"{"Begin":{"file":"/etc/wideload/border.toml","text":"role","is_careful":true,
+                "ports":[{"address":"packet:lan0","offloads":[true,false,true],"index":2,"count":4},
+                    {"address":"xdp:wan0","offloads":null,"index":null,"count":0}],
+                "has_control":false,"has_metrics":true,"has_pulse":false,"has_heritage":true,
+                "own_addresses":[["192.0.2.1",null],[null,"2001:db8::1"]],
+                "losses":{"untaken":1,"cut":2,"panicked":3}}}"#,
+        );
+        pin(
+            &ToWorker::Reload("role".to_owned(), own_addresses()),
+            r#"{"Reload":["role",[["192.0.2.1",null],[null,"2001:db8::1"]]]}"#,
+        );
+        pin(&ToWorker::Drain, r#""Drain""#);
+        pin(&ToWorker::Finish, r#""Finish""#);
+        pin(&ToWorker::HandOver, r#""HandOver""#);
+        let done = Done { said: "reloaded".to_owned(), control: PathBuf::from("/run/x.sock") };
+        pin(
+            &ToWorker::Said { number: 7, outcome: Ok(done) },
+            r#"{"Said":{"number":7,"outcome":{"Ok":{"said":"reloaded","control":"/run/x.sock"}}}}"#,
+        );
+        pin(
+            &ToWorker::Said { number: 8, outcome: Err("refused".to_owned()) },
+            r#"{"Said":{"number":8,"outcome":{"Err":"refused"}}}"#,
+        );
+        pin(
+            &ToWorker::Reopened { end: 1, ports: Ok(ports()) },
+            r#"{"Reopened":{"end":1,"ports":{"Ok":[
+                {"address":"packet:lan0","offloads":[true,false,true],"index":2,"count":4},
+                {"address":"xdp:wan0","offloads":null,"index":null,"count":0}]}}}"#,
+        );
+        pin(
+            &ToWorker::Reopened { end: 0, ports: Err("refused".to_owned()) },
+            r#"{"Reopened":{"end":0,"ports":{"Err":"refused"}}}"#,
+        );
+    }
+
+    #[test]
+    fn messages_to_the_supervisor_are_those_of_version_0_1() {
+        pin(&ToSupervisor::Ready, r#""Ready""#);
+        pin(&ToSupervisor::Beat, r#""Beat""#);
+        pin(&ToSupervisor::Reloaded(Ok(())), r#"{"Reloaded":{"Ok":null}}"#);
+        pin(&ToSupervisor::Reloaded(Err("refused".to_owned())), r#"{"Reloaded":{"Err":"refused"}}"#);
+        pin(&ToSupervisor::Reopen { end: 1, index: Some(3) }, r#"{"Reopen":{"end":1,"index":3}}"#);
+        pin(&ToSupervisor::Reopen { end: 0, index: None }, r#"{"Reopen":{"end":0,"index":null}}"#);
+        for (request, name) in [
+            (SupervisorRequest::Reload, "Reload"),
+            (SupervisorRequest::Restart, "Restart"),
+            (SupervisorRequest::Stop, "Stop"),
+        ] {
+            let text = format!(r#"{{"Wish":{{"number":7,"wish":"{name}"}}}}"#);
+            pin(&ToSupervisor::SupervisorRequest { number: 7, request }, &text);
+        }
+        let notices = ShutdownNotices { told: 4, untold: 5, forgotten: 6 };
+        pin(&ToSupervisor::ShutdownNotices(notices), r#"{"Farewell":{"told":4,"untold":5,"forgotten":6}}"#);
+        pin(&ToSupervisor::Lost(LOSSES), r#"{"Lost":{"untaken":1,"cut":2,"panicked":3}}"#);
+    }
+
+    /// Compares a message with its text in version 0.1, in both directions.
+    fn pin<T: Debug + Serialize + DeserializeOwned>(message: &T, text: &str) {
+        let expected: Value = serde_json::from_str(text).expect("the text is JSON");
+        assert_eq!(serde_json::to_value(message).expect("every message has a text"), expected);
+        let read: T = serde_json::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert_eq!(format!("{read:?}"), format!("{message:?}"));
+    }
+
+    fn ports() -> Vec<HandedPort> {
+        let [lan, wan] = ["packet:lan0", "xdp:wan0"].map(str::to_owned);
+        vec![
+            HandedPort { address: lan, offloads: Some([true, false, true]), index: Some(2), count: 4 },
+            HandedPort { address: wan, offloads: None, index: None, count: 0 },
+        ]
+    }
+
+    fn own_addresses() -> OwnAddresses {
+        let [v4, v6] = ["192.0.2.1", "2001:db8::1"].map(|text| text.parse().expect("it is an address"));
+        [[Some(v4), None], [None, Some(v6)]]
+    }
+
+    const LOSSES: Losses = Losses { not_received: 1, truncated: 2, panicked: 3 };
+}

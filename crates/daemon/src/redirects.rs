@@ -224,7 +224,7 @@ struct Attached {
 struct Wanted {
     interface: u32,
     helper: u32,
-    medium: LinkType,
+    link_type: LinkType,
     what: What,
 }
 
@@ -293,7 +293,7 @@ impl Attached {
             }
             let place = self.before.iter().position(|(spot, _)| *spot == want.spot());
             let before = place.map(|place| self.before.swap_remove(place).1);
-            let pair = Pair { interface: want.interface, helper: want.helper, medium: want.medium };
+            let pair = Pair { interface: want.interface, helper: want.helper, link_type: want.link_type };
             let redirect = match want.what {
                 What::ComesIn(taking) => Redirect::ingress(pair, taking, self.heartbeat.as_deref(), before)?,
                 What::Leaves(mtu) => Redirect::egress(pair, mtu, before)?,
@@ -399,13 +399,13 @@ fn joins(side: &config::SideConfig) -> bool {
 struct Found {
     interface: u32,
     helper: u32,
-    medium: LinkType,
+    link_type: LinkType,
 }
 
 impl Found {
     fn wanting(self, what: What) -> Wanted {
-        let Found { interface, helper, medium } = self;
-        Wanted { interface, helper, medium, what }
+        let Found { interface, helper, link_type } = self;
+        Wanted { interface, helper, link_type, what }
     }
 }
 
@@ -421,8 +421,8 @@ fn found(address: &str, netlink: &mut Netlink) -> io::Result<Option<Found>> {
     if !helper.is_up {
         return Ok(None);
     }
-    let Some(medium) = interface.medium else { return Ok(None) };
-    Ok(Some(Found { interface: interface.index, helper: helper.index, medium }))
+    let Some(link_type) = interface.link_type else { return Ok(None) };
+    Ok(Some(Found { interface: interface.index, helper: helper.index, link_type }))
 }
 
 /// Interval between two checks without a notification.

@@ -164,8 +164,8 @@ impl Connections {
         let raised = self.flows.handshake(at).and_then(|handshake| handshake.raised);
         let [narrow_port, wide_port] = key.ports;
         let frame = raised.and_then(|raised| raised.segment((key.wide, wide_port), (key.narrow, narrow_port)));
-        let Some((frame, medium)) = frame else { return false };
-        let Ok(about) = Frame::copy(&frame, medium, ingress, &mut out.pool) else { return false };
+        let Some((frame, link_type)) = frame else { return false };
+        let Ok(about) = Frame::copy(&frame, link_type, ingress, &mut out.pool) else { return false };
         let is_told = out.tell(IcmpError::TooBig { mtu: mss.border.narrow_mtu }, &about);
         out.recycle(about);
         is_told

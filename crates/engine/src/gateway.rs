@@ -444,12 +444,12 @@ impl Batch {
     pub fn receive(
         &mut self,
         frame: &[u8],
-        medium: LinkType,
+        link_type: LinkType,
         ingress: Ingress,
         places: Option<&mut PayloadSlots<'_>>,
         pool: &mut Pool,
     ) -> bool {
-        let link_len = Link::parse(medium, frame).map_or(0, |link| link.len);
+        let link_len = Link::parse(link_type, frame).map_or(0, |link| link.len);
         // Bytes beyond the maximum length of an IP packet are padding. A packet whose header claims more does not
         // parse.
         let frame = frame.get(..link_len + IP_LEN_MAX + 1).unwrap_or(frame);
@@ -467,15 +467,15 @@ impl Batch {
                 if !behind.is_empty() {
                     buffer.put(at + header.len() + place.len(), behind);
                 }
-                match SplitFrame::of(buffer, at, len, front, place, medium, ingress) {
+                match SplitFrame::of(buffer, at, len, front, place, link_type, ingress) {
                     Ok(split) => self.split.push(split),
-                    Err(whole) => self.frames.push(Frame::read(whole, at, len, medium, ingress)),
+                    Err(whole) => self.frames.push(Frame::read(whole, at, len, link_type, ingress)),
                 }
                 return true;
             }
         }
         buffer.put(at, frame);
-        self.frames.push(Frame::read(buffer, at, len, medium, ingress));
+        self.frames.push(Frame::read(buffer, at, len, link_type, ingress));
         true
     }
 }

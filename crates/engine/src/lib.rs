@@ -42,7 +42,7 @@
 //!                 gateway.expire(now);
 //!                 drain(&mut gateway, now, &mut writer)?;
 //!
-//!                 let Some(link_type) = record.medium else { return Err("unknown link type".into()) };
+//!                 let Some(link_type) = record.link_type else { return Err("unknown link type".into()) };
 //!                 let pool = &mut gateway.output_mut(0).pool;
 //!                 batch.receive(record.data, link_type, Ingress(record.interface), None, pool);
 //!                 gateway.push(now, 0, &mut batch);

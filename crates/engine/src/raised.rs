@@ -17,7 +17,7 @@ pub(crate) struct Raised {
     /// The link header of packets to the wide host.
     link: [u8; LINK_LEN_MAX],
     link_len: u8,
-    medium: LinkType,
+    link_type: LinkType,
 }
 
 impl Raised {
@@ -26,7 +26,7 @@ impl Raised {
         let mut link = [0; LINK_LEN_MAX];
         let link_len = packet.link().len().min(LINK_LEN_MAX);
         link.iter_mut().zip(packet.link()).for_each(|(to, from)| *to = *from);
-        Raised { len, acked, link, link_len: link_len as u8, medium: packet.link_type() }
+        Raised { len, acked, link, link_len: link_len as u8, link_type: packet.link_type() }
     }
 
     /// Creates the record of a raised MSS, with the link header of a packet from the wide host. The MAC addresses
@@ -55,7 +55,7 @@ impl Raised {
     pub(crate) fn segment(&self, wide: (Address, u16), narrow: (Address, u16)) -> Option<(Vec<u8>, LinkType)> {
         let (seq, len) = (self.acked?, usize::from(self.len));
         let mut frame = self.link.get(..usize::from(self.link_len))?.to_vec();
-        if self.medium == LinkType::Ethernet {
+        if self.link_type == LinkType::Ethernet {
             frame.get_mut(..2 * STATION_LEN)?.rotate_left(STATION_LEN);
         }
         let link_len = frame.len();
@@ -83,7 +83,7 @@ impl Raised {
         frame.extend([0, 0, 0, 0, 0x50, tcp::ACK, 0, 0, 0, 0, 0, 0]);
         debug_assert!(frame.len() == link_len + ip_len + tcp::HEADER_LEN, "headers are written");
         frame.resize(link_len + len, 0);
-        Some((frame, self.medium))
+        Some((frame, self.link_type))
     }
 }
 

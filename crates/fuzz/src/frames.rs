@@ -12,25 +12,25 @@ use sim::wire;
 pub fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
     let media = [LinkType::Ip, LinkType::Ethernet, LinkType::Loopback, LinkType::Cooked, LinkType::Cooked2];
-    let medium = input.one_of(&media);
+    let link_type = input.one_of(&media);
     let frame = input.0;
     let mut pool = Pool::new(1 << 20);
-    let judged = match Frame::copy(frame, medium, Ingress(1), &mut pool) {
+    let judged = match Frame::copy(frame, link_type, Ingress(1), &mut pool) {
         Ok(packet) => {
             let judged = Ok(said(&packet));
-            check_packet(packet, frame, medium, &mut pool);
+            check_packet(packet, frame, link_type, &mut pool);
             judged
         }
         Err(CopyError::Unparsed(unfit)) => Err(unfit),
         Err(CopyError::NoBuffer) => panic!("there is memory enough"),
     };
-    if let Some(in_place) = read_in_place(frame, medium, &mut pool) {
+    if let Some(in_place) = read_in_place(frame, link_type, &mut pool) {
         assert_eq!(judged, in_place, "copied and in place it is the same");
     }
     assert_eq!(pool.in_use_count(), 0, "every buffer came back");
 }
 
-fn check_packet(mut packet: Packet, frame: &[u8], medium: LinkType, pool: &mut Pool) {
+fn check_packet(mut packet: Packet, frame: &[u8], link_type: LinkType, pool: &mut Pool) {
     let ip = *packet.ip();
     assert!(frame.starts_with(packet.frame()), "nothing is changed by looking");
     assert!(packet.wire_len() <= 65_535 + 40 && packet.wire_count() >= 1);
@@ -41,7 +41,7 @@ fn check_packet(mut packet: Packet, frame: &[u8], medium: LinkType, pool: &mut P
         assert_eq!(usize::from(ip.ecn as u8), usize::from(seen.ecn), "both say how it is marked");
     }
     let _ = (Tunnel::of(&packet), Segment::parse(packet.payload()), packet.is_partial());
-    let again = Frame::copy(packet.frame(), medium, Ingress(1), pool).expect("what was read is read again");
+    let again = Frame::copy(packet.frame(), link_type, Ingress(1), pool).expect("what was read is read again");
     assert_eq!(format!("{ip:?}"), format!("{:?}", again.ip()));
     assert_eq!((packet.addresses(), packet.ends()), (again.addresses(), again.ends()));
     pool.give(again.into_buffer());
@@ -61,7 +61,7 @@ fn said(packet: &Packet) -> String {
 
 /// Parses a frame in a pool buffer, as a port does, with a link header of any length. `None` if the frame does not
 /// fit the buffer.
-fn read_in_place(frame: &[u8], medium: LinkType, pool: &mut Pool) -> Option<Result<String, ParseError>> {
+fn read_in_place(frame: &[u8], link_type: LinkType, pool: &mut Pool) -> Option<Result<String, ParseError>> {
     let mut buffer = pool.allocate(frame.len())?;
     if frame.len() > buffer.capacity() {
         pool.give(buffer);
@@ -69,7 +69,7 @@ fn read_in_place(frame: &[u8], medium: LinkType, pool: &mut Pool) -> Option<Resu
     }
     let at = HEADROOM - 16;
     buffer.put(at, frame);
-    Some(match Frame::read(buffer, at, frame.len(), medium, Ingress(1)) {
+    Some(match Frame::read(buffer, at, frame.len(), link_type, Ingress(1)) {
         Frame::Ip(packet) => {
             assert!(frame.starts_with(packet.frame()));
             let said = said(&packet);

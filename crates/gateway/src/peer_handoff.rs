@@ -64,11 +64,11 @@ impl PeerHandoff {
         let frame = packet.frame();
         let number = steer::worker(packet.link_type(), frame, self.boxes.len());
         let Some(to) = self.boxes.get(number).filter(|_| number != self.number) else { return false };
-        let (medium, checksum, gso) = (packet.link_type(), packet.checksum, packet.gso);
+        let (link_type, checksum, gso) = (packet.link_type(), packet.checksum, packet.gso);
         let fragments = packet.max_fragment_len().map(|len| (len, packet.ip().id));
         if !to.put(taken_len(frame), || HandedPacket {
             direction,
-            link_type: medium,
+            link_type,
             frame: frame.to_vec(),
             checksum,
             gso,

@@ -169,11 +169,11 @@ fn a_frame_with_a_partial_checksum_ends_the_run() {
 
 #[test]
 fn in_a_calibration_exactly_the_packets_that_the_model_loses_are_lost() {
-    for medium in [LinkType::Ethernet, LinkType::Ip] {
+    for link_type in [LinkType::Ethernet, LinkType::Ip] {
         let load = Load { count: 2_000, len: 60, pace: Duration::from_micros(20) };
         let trial = |shape: &str, rows| CalibrationRun { shape: shape.parse().unwrap(), load, rows };
         let calibration = calibrate_over(
-            medium,
+            link_type,
             &[
                 trial("delay=1ms,loss=1%,seed=1", Rows::Loss),
                 trial("delay=1ms,loss=10%,seed=2", Rows::Loss),
@@ -224,8 +224,8 @@ fn counting_clock() -> impl Fn() -> Time + Sync {
     move || Time::from_nanos(1_000_000 * looks.fetch_add(1, Ordering::Relaxed))
 }
 
-fn calibrate_over(medium: LinkType, trials: &[CalibrationRun], scheduling: Scheduling) -> Calibration {
-    let ([mut inner_a, mut inner_b], [mut outer_a, mut outer_b]) = two_wires(medium);
+fn calibrate_over(link_type: LinkType, trials: &[CalibrationRun], scheduling: Scheduling) -> Calibration {
+    let ([mut inner_a, mut inner_b], [mut outer_a, mut outer_b]) = two_wires(link_type);
     calibrate([&mut inner_a, &mut inner_b], [&mut outer_a, &mut outer_b], trials, scheduling).unwrap()
 }
 
@@ -234,19 +234,19 @@ fn calibrate_over(medium: LinkType, trials: &[CalibrationRun], scheduling: Sched
 struct Fake {
     socket: OwnedFd,
     address: &'static str,
-    medium: LinkType,
+    link_type: LinkType,
     mtu: usize,
     checksum: Checksum,
 }
 
 /// The emulator's two ports, and the far ends of them.
-fn two_wires(medium: LinkType) -> ([Fake; 2], [Fake; 2]) {
+fn two_wires(link_type: LinkType) -> ([Fake; 2], [Fake; 2]) {
     let wire = |address| {
         let (near, far) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::NONBLOCK, None).unwrap();
         let end = |socket: OwnedFd, address| {
             sockopt::set_socket_send_buffer_size(&socket, 1 << 20).unwrap();
-            Fake { socket, address, medium, mtu: 65_535, checksum: Checksum::Unverified }
+            Fake { socket, address, link_type, mtu: 65_535, checksum: Checksum::Unverified }
         };
         (end(near, address), end(far, "far"))
     };
@@ -278,8 +278,8 @@ impl Port for Fake {
         self.address
     }
 
-    fn medium(&self) -> LinkType {
-        self.medium
+    fn link_type(&self) -> LinkType {
+        self.link_type
     }
 
     fn offloads(&self) -> Offloads {
@@ -296,7 +296,7 @@ impl Port for Fake {
             let at = HEADROOM - 14;
             match recv(&self.socket, buffer.bytes_mut(at..HEADROOM + 2_048), RecvFlags::empty()) {
                 Ok((_, len)) => {
-                    let mut frame = Frame::read(buffer, at, len, self.medium, ingress);
+                    let mut frame = Frame::read(buffer, at, len, self.link_type, ingress);
                     if let Frame::Ip(packet) = &mut frame {
                         packet.checksum = self.checksum;
                     }

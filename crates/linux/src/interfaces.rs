@@ -30,7 +30,7 @@ pub struct Interface {
     /// Hardware address; `None` if it does not have six bytes.
     pub mac: Option<[u8; 6]>,
     /// Link type of the interface's frames; `None` if it is unsupported.
-    pub medium: Option<LinkType>,
+    pub link_type: Option<LinkType>,
     /// Whether the interface is administratively up.
     pub is_up: bool,
     /// Whether the interface is up and has a carrier.
@@ -242,7 +242,7 @@ impl Interface {
             name: String::new(),
             mtu: 0,
             mac: None,
-            medium: medium(message.header.link_layer_type.into()),
+            link_type: link_type_of(message.header.link_layer_type.into()),
             is_up: flags.contains(LinkFlags::Up),
             has_carrier: flags.contains(LinkFlags::LowerUp),
             kind: None,
@@ -253,7 +253,7 @@ impl Interface {
                 LinkAttribute::IfName(name) => interface.name.clone_from(name),
                 LinkAttribute::Mtu(mtu) => interface.mtu = *mtu,
                 LinkAttribute::Broadcast(peer) if is_gre && is_one_host(peer) => {
-                    interface.medium = Some(LinkType::Ip);
+                    interface.link_type = Some(LinkType::Ip);
                 }
                 LinkAttribute::Address(mac) => interface.mac = mac.as_slice().try_into().ok(),
                 LinkAttribute::LinkInfo(parts) => interface.kind = parts.iter().find_map(kind),
@@ -318,7 +318,7 @@ fn is_one_host(address: &[u8]) -> bool {
     address.is_ok_and(|address| !address.is_unspecified() && !address.is_multicast())
 }
 
-fn medium(hardware: u16) -> Option<LinkType> {
+fn link_type_of(hardware: u16) -> Option<LinkType> {
     match hardware {
         libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Some(LinkType::Ethernet),
         libc::ARPHRD_NONE | libc::ARPHRD_PPP | libc::ARPHRD_TUNNEL | RAWIP => Some(LinkType::Ip),

@@ -16,7 +16,7 @@ fn a_veth_pair_is_recognised() {
     for host in [&mut near, &mut far] {
         let wire = host.netlink.interface("wire").expect("it is there");
         assert_eq!((wire.name.as_str(), wire.mtu, wire.kind.as_deref()), ("wire", 1500, Some("veth")));
-        assert_eq!((wire.medium, wire.mac), (Some(LinkType::Ethernet), Some(host.mac)));
+        assert_eq!((wire.link_type, wire.mac), (Some(LinkType::Ethernet), Some(host.mac)));
         assert!(wire.is_up && wire.has_carrier);
         assert_eq!(host.netlink.interface_at(wire.index).expect("it is there").name, "wire");
         let all = host.netlink.interfaces().expect("they can be listed");

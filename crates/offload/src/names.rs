@@ -108,7 +108,7 @@ mod tests {
             assert_eq!(at(one, Hook::Ingress), ["wl_fail_open", "wl_heartbeat"]);
             drop(watched);
 
-            let pair = Pair { interface: one, helper: other, medium: LinkType::Ethernet };
+            let pair = Pair { interface: one, helper: other, link_type: LinkType::Ethernet };
             let taking = Taking { target: Target::Host, tcp: false };
             let ingress = Redirect::ingress(pair, taking, Some(&heartbeat), None).expect("the test runs as root");
             assert_eq!(at(one, Hook::Ingress), ["wl_take_ingress", "wl_heartbeat", "wl_recent"]);

@@ -42,7 +42,7 @@ pub struct Pair {
     /// Index of the helper, which must have the link type of the interface.
     pub helper: u32,
     /// Link type of the interface and of the helper.
-    pub medium: LinkType,
+    pub link_type: LinkType,
 }
 
 /// The choice of packets that are redirected at an interface's ingress.
@@ -217,7 +217,7 @@ fn take(helper: u32) -> [Insn; 7] {
 /// becomes 1 for a packet to redirect.
 fn ingress(pair: Pair, taking: Taking, heartbeat: Option<&Heartbeat>, lately: &RecentFragments) -> Vec<Insn> {
     let mut steps = unless_back();
-    let base = if pair.medium == LinkType::Ethernet {
+    let base = if pair.link_type == LinkType::Ethernet {
         steps.extend([load_word(R0, R6, STATION_AT), jump(IF_OTHER, R0, THIS_STATION, "pass")]);
         Base::Frame(ETHERNET_LEN)
     } else {
@@ -340,7 +340,7 @@ fn is_for(target: Target) -> Vec<Insn> {
 /// Returns the program at an interface's egress. It computes the hash of the addresses in register 7. Register 8
 /// becomes 1 for a packet that exceeds the MTU.
 fn egress(pair: Pair, mtu: u16, lately: &RecentFragments) -> Vec<Insn> {
-    let ip_at = ip_at(pair.medium);
+    let ip_at = ip_at(pair.link_type);
     let mut steps = unless_back();
     steps.extend([
         // A packet with an ingress interface is forwarded, not sent by this host.
@@ -446,8 +446,8 @@ fn copy_word(from: i16, to: i16) -> [Insn; 2] {
 }
 
 /// Returns the offset of the IP packet in an interface's frames, in bytes.
-fn ip_at(medium: LinkType) -> i32 {
-    if medium == LinkType::Ethernet { ETHERNET_LEN } else { 0 }
+fn ip_at(link_type: LinkType) -> i32 {
+    if link_type == LinkType::Ethernet { ETHERNET_LEN } else { 0 }
 }
 
 /// Converts to network byte order, as in `__sk_buff.protocol` and in two bytes read from a packet.

@@ -19,8 +19,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 /// Returns the number of the worker, out of `count`, for a frame with this link type.
-pub fn worker(medium: LinkType, frame: &[u8], count: usize) -> usize {
-    let key = match medium {
+pub fn worker(link_type: LinkType, frame: &[u8], count: usize) -> usize {
+    let key = match link_type {
         LinkType::Ethernet => behind_tags(frame).and_then(key),
         _ => key(frame),
     };

@@ -76,7 +76,7 @@ struct FrameSpan {
     at: usize,
     len: usize,
     front: HeaderLayout,
-    medium: LinkType,
+    link_type: LinkType,
     ingress: Ingress,
     checksum: Checksum,
     /// A number that the port chooses: see [`Packet`].
@@ -185,7 +185,7 @@ impl SplitFrame {
         len: usize,
         front: HeaderLayout,
         place: &[u8],
-        medium: LinkType,
+        link_type: LinkType,
         ingress: Ingress,
     ) -> Result<SplitFrame, Buffer> {
         let payload_at = at + front.len();
@@ -197,7 +197,8 @@ impl SplitFrame {
                 put(&mut buffer, payload_at, place, peek_len.min(behind_len));
             }
             let checksum = Checksum::Unverified;
-            let laid = FrameSpan { at, len, front, medium, ingress, checksum, tag: 0, is_for_ingress_side: false };
+            let laid =
+                FrameSpan { at, len, front, link_type, ingress, checksum, tag: 0, is_for_ingress_side: false };
             return Ok(SplitFrame { buffer, laid });
         }
         put(&mut buffer, payload_at, place, behind_len);
@@ -306,7 +307,7 @@ impl SplitPacket {
 impl FrameSpan {
     /// Parses the frame in this buffer, with or without its payload.
     fn read(self, buffer: Buffer) -> Frame {
-        let mut frame = Frame::read(buffer, self.at, self.len, self.medium, self.ingress);
+        let mut frame = Frame::read(buffer, self.at, self.len, self.link_type, self.ingress);
         if let Frame::Ip(packet) = &mut frame {
             packet.checksum = self.checksum;
             (packet.tag, packet.is_for_ingress_side) = (self.tag, self.is_for_ingress_side);
@@ -539,13 +540,13 @@ mod tests {
             at: HEADROOM - 14,
             len: frame.len(),
             front,
-            medium: LinkType::Ethernet,
+            link_type: LinkType::Ethernet,
             ingress: Ingress(0),
             checksum: Checksum::Unverified,
             tag: 0,
             is_for_ingress_side: false,
         };
-        match SplitFrame::of(buffer, laid.at, laid.len, front, &place, laid.medium, laid.ingress) {
+        match SplitFrame::of(buffer, laid.at, laid.len, front, &place, laid.link_type, laid.ingress) {
             Ok(it) => it,
             // The layouts that a port rejects are compared too.
             Err(buffer) => SplitFrame { buffer, laid },

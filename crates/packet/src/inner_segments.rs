@@ -54,11 +54,11 @@ impl<'a> InnerSegments<'a> {
     /// not form a supported tunnel.
     pub fn of(
         frame: &'a [u8],
-        medium: LinkType,
+        link_type: LinkType,
         transport_at: usize,
         segment_len: u16,
     ) -> Option<InnerSegments<'a>> {
-        let link = Link::parse(medium, frame).ok()?;
+        let link = Link::parse(link_type, frame).ok()?;
         let mut walk = Walk { frame, transport_at, layers: ArrayVec::new() };
         let version = frame.get(link.len)? >> 4;
         if segment_len == 0 || !walk.ip(link.len, version) {

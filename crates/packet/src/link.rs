@@ -28,7 +28,7 @@ pub struct Link {
     /// Length of the link header, in bytes, at most [`LINK_LEN_MAX`].
     pub len: usize,
     /// Kind of the link header.
-    pub medium: LinkType,
+    pub link_type: LinkType,
     /// The IP version in the link header. `None` if the header does not name a version.
     pub version: Option<Version>,
     /// The VLAN tags of the packet.
@@ -70,10 +70,10 @@ impl Link {
     /// # Errors
     /// The reason why the link header cannot be parsed.
     #[inline]
-    pub fn parse(medium: LinkType, frame: &[u8]) -> Result<Link, ParseError> {
+    pub fn parse(link_type: LinkType, frame: &[u8]) -> Result<Link, ParseError> {
         let plain =
-            Link { len: 0, medium, version: None, tags: Tags::default(), channel: CookedInterface::default() };
-        match medium {
+            Link { len: 0, link_type, version: None, tags: Tags::default(), channel: CookedInterface::default() };
+        match link_type {
             LinkType::Ip => Ok(plain),
             LinkType::Loopback => loopback(frame, plain),
             LinkType::Ethernet => tagged(frame, 12, plain),
@@ -136,8 +136,8 @@ impl PrevHop {
     }
 
     /// Returns the source address in a link header of this kind.
-    pub(crate) fn of(medium: LinkType, header: &[u8]) -> PrevHop {
-        let address = match medium {
+    pub(crate) fn of(link_type: LinkType, header: &[u8]) -> PrevHop {
+        let address = match link_type {
             LinkType::Ethernet => header.get(6..12),
             LinkType::Cooked => header.get(5).and_then(|len| header.get(6..6 + usize::from(*len).min(8))),
             LinkType::Cooked2 => header.get(11).and_then(|len| header.get(12..12 + usize::from(*len).min(8))),
@@ -308,8 +308,8 @@ mod tests {
 
     #[test]
     fn a_frame_too_short_for_its_header_is_truncated() {
-        for medium in [LinkType::Ethernet, LinkType::Loopback, LinkType::Cooked, LinkType::Cooked2] {
-            assert_eq!(Link::parse(medium, &[0x08, 0x00]), Err(ParseError::Truncated), "{medium:?}");
+        for link_type in [LinkType::Ethernet, LinkType::Loopback, LinkType::Cooked, LinkType::Cooked2] {
+            assert_eq!(Link::parse(link_type, &[0x08, 0x00]), Err(ParseError::Truncated), "{link_type:?}");
         }
     }
 }

@@ -122,7 +122,7 @@ pub(crate) fn adopt(
 /// # Errors
 /// The interface does not exist, or its link type is neither Ethernet nor bare IP.
 pub fn kind(interface: &str) -> io::Result<Kind> {
-    match Netlink::open()?.interface(interface)?.medium {
+    match Netlink::open()?.interface(interface)?.link_type {
         Some(LinkType::Ethernet) => Ok(Kind::Tap),
         Some(LinkType::Ip) => Ok(Kind::Tun),
         _ => {

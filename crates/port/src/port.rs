@@ -13,7 +13,7 @@ pub trait Port: Send {
     fn address(&self) -> &str;
 
     /// Returns the link type of the port's frames.
-    fn medium(&self) -> LinkType;
+    fn link_type(&self) -> LinkType;
 
     /// Returns the offloads that the port accepts. Without offloads, it only accepts single packets with complete
     /// checksums.

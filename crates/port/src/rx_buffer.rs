@@ -42,12 +42,12 @@ pub(crate) enum RxOutcome {
 
 impl Layout {
     /// Returns the layout for a port with this MTU.
-    pub fn new(medium: LinkType, mtu: usize) -> Layout {
-        let link_len = if medium == LinkType::Ethernet { ETHERNET_LEN } else { 0 };
-        let [small, _, medium, _] = CLASS_LENS;
+    pub fn new(link_type: LinkType, mtu: usize) -> Layout {
+        let link_len = if link_type == LinkType::Ethernet { ETHERNET_LEN } else { 0 };
+        let [small, _, link_type, _] = CLASS_LENS;
         // With an MTU above the medium class, most frames exceed the small buffer. A smaller buffer then means a
         // smaller copy.
-        let front_len = if mtu > small && mtu <= medium { medium } else { small };
+        let front_len = if mtu > small && mtu <= link_type { link_type } else { small };
         Layout { at: HEADROOM - link_len, seam: HEADROOM + front_len }
     }
 
@@ -168,7 +168,7 @@ impl RxBuffer {
         (front, place): (HeaderLayout, &[u8]),
         may_stay: bool,
     ) -> Option<RxOutcome> {
-        let Split { at, len, medium, ingress } = laid;
+        let Split { at, len, link_type, ingress } = laid;
         let place_at = at + front.len();
         let mut small = self.small.take()?;
         self.vnet[..vnet_len].copy_from_slice(small.bytes(at - vnet_len..at));
@@ -184,7 +184,7 @@ impl RxBuffer {
             small.put(place_at, &place[..len.saturating_sub(front.len())]);
             return Some(RxOutcome::Single(small));
         }
-        Some(match SplitFrame::of(small, at, len, front, place, medium, ingress) {
+        Some(match SplitFrame::of(small, at, len, front, place, link_type, ingress) {
             Ok(split_frame) => RxOutcome::Split(split_frame.with_checksum(header.checksum())),
             Err(buffer) => RxOutcome::Single(buffer),
         })
@@ -226,8 +226,8 @@ mod tests {
     #[test]
     fn a_frame_of_any_length_is_contiguous() {
         let mut pool = Pool::new(1 << 20);
-        for (medium, mtu) in [(LinkType::Ethernet, 1_500), (LinkType::Ethernet, 9_000), (LinkType::Ip, 65_535)] {
-            let layout = Layout::new(medium, mtu);
+        for (link_type, mtu) in [(LinkType::Ethernet, 1_500), (LinkType::Ethernet, 9_000), (LinkType::Ip, 65_535)] {
+            let layout = Layout::new(link_type, mtu);
             for len in [1, 60, 1_514, 2_048, 2_049, 2_062, 2_063, 9_014, 16_384, 16_398, 16_399, 65_535] {
                 let frame: Vec<u8> = (0..len).map(|index| (index % 251) as u8).collect();
                 let mut landing = RxBuffer::default();
@@ -311,7 +311,7 @@ mod tests {
                 assert_eq!(lens[..2], [vnet::LEN + 34, place_len]);
                 assert!(lens.iter().sum::<usize>() > vnet::LEN + 65_535, "{lens:?}");
                 scatter_apart(&mut landing, layout, front, &mut place, &frame);
-                let laid = Split { at: layout.at, len, medium: LinkType::Ethernet, ingress: Ingress(0) };
+                let laid = Split { at: layout.at, len, link_type: LinkType::Ethernet, ingress: Ingress(0) };
                 let came = landing.split_frame(vnet::LEN, laid, (front, &place), true);
                 let Some(RxOutcome::Single(buffer)) = came else { panic!("{len} bytes are no fragment") };
                 assert_eq!(buffer.bytes(layout.at..layout.at + len), frame, "{len} behind {place_len}");

@@ -91,8 +91,8 @@ impl OffloadProbe {
     }
 
     fn run(self, one: &mut dyn Port, other: &mut dyn Port, pool: &mut Pool) -> io::Result<Result<(), String>> {
-        let frame = self.frame(one.medium());
-        let Ok(mut packet) = Frame::copy(&frame, one.medium(), Ingress(0), pool) else {
+        let frame = self.frame(one.link_type());
+        let Ok(mut packet) = Frame::copy(&frame, one.link_type(), Ingress(0), pool) else {
             return Err(io::Error::other("the pool has no memory for a self-test; give it 1 MiB"));
         };
         // The checksum field of `frame` contains an arbitrary number other than 0. `offload` replaces it by the
@@ -203,7 +203,7 @@ impl OffloadProbe {
     }
 
     /// Returns the probe's frame. Its transport checksum is an arbitrary number other than 0.
-    fn frame(self, medium: LinkType) -> Vec<u8> {
+    fn frame(self, link_type: LinkType) -> Vec<u8> {
         let upper = match self.upper {
             ProbeTransport::Tcp => {
                 let [s0, s1, s2, s3] = SEQ.to_be_bytes();
@@ -240,7 +240,7 @@ impl OffloadProbe {
             Version::V4 => ipv4(protocol, upper.len() + self.len),
             Version::V6 => ipv6(protocol, upper.len() + self.len),
         };
-        let link = match (medium, self.version) {
+        let link = match (link_type, self.version) {
             (LinkType::Ethernet, Version::V4) => [&STATIONS[..], &[0x08, 0x00]].concat(),
             (LinkType::Ethernet, Version::V6) => [&STATIONS[..], &[0x86, 0xDD]].concat(),
             _ => Vec::new(),
@@ -343,8 +343,8 @@ mod tests {
 
     #[test]
     fn a_port_with_valid_segmentation_keeps_all_offloads() {
-        for medium in [LinkType::Ip, LinkType::Ethernet] {
-            let proof = test(medium, Fault::None, ALL);
+        for link_type in [LinkType::Ip, LinkType::Ethernet] {
+            let proof = test(link_type, Fault::None, ALL);
             assert_eq!(proof, Proof { offloads: ALL, doubts: Vec::new() });
         }
     }
@@ -379,10 +379,10 @@ mod tests {
         }
     }
 
-    fn test(medium: LinkType, fault: Fault, offloads: Offloads) -> Proof {
+    fn test(link_type: LinkType, fault: Fault, offloads: Offloads) -> Proof {
         let between = Arc::new(Mutex::new(Vec::new()));
         let [mut one, mut other] = [0, 1].map(|_| Fake {
-            medium,
+            link_type,
             fault,
             offloads,
             between: Arc::clone(&between),
@@ -410,7 +410,7 @@ mod tests {
 
     /// A port that segments in software. Frames sent at one side arrive at the other.
     struct Fake {
-        medium: LinkType,
+        link_type: LinkType,
         fault: Fault,
         offloads: Offloads,
         between: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -421,7 +421,7 @@ mod tests {
         fn cut(&self, wire: &TxFrame<'_>) -> Vec<Vec<u8>> {
             let mut pool = Pool::new(1 << 20);
             let frame = [wire.header, wire.payload].concat();
-            let mut packet = Frame::copy(&frame, self.medium, Ingress(0), &mut pool).expect("it is a packet");
+            let mut packet = Frame::copy(&frame, self.link_type, Ingress(0), &mut pool).expect("it is a packet");
             packet.checksum = Checksum::Partial;
             let template = SegmentTemplate::new(&packet, Identifications::Rise).expect("it is TCP or UDP");
             let is_gso = wire.offload.gso.is_some();
@@ -459,8 +459,8 @@ mod tests {
             "fake"
         }
 
-        fn medium(&self) -> LinkType {
-            self.medium
+        fn link_type(&self) -> LinkType {
+            self.link_type
         }
 
         fn offloads(&self) -> Offloads {
@@ -474,7 +474,7 @@ mod tests {
         fn receive(&mut self, ingress: Ingress, pool: &mut Pool, frames: &mut Vec<Frame>) -> io::Result<Received> {
             let came: Vec<_> = self.between.lock().expect("nobody panics").drain(..).collect();
             for frame in &came {
-                frames.push(Frame::Ip(Frame::copy(frame, self.medium, ingress, pool).expect("it is a packet")));
+                frames.push(Frame::Ip(Frame::copy(frame, self.link_type, ingress, pool).expect("it is a packet")));
             }
             Ok(Received { count: came.len(), lost_count: 0, was_last: true })
         }

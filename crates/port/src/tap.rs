@@ -80,7 +80,7 @@ impl Tap {
             })?;
         }
         let mtu = settle_mtu(&name, options.mtu)?;
-        let layout = Layout::new(kind.medium(), mtu);
+        let layout = Layout::new(kind.link_type(), mtu);
         // Where the kernel's counters cannot be read, drops are not counted.
         let drops = options.counts_drops.then(|| Drops::open(&name).ok()).flatten();
         Ok(Tap { file, name, address, kind, offloads, layout, landing: RxBuffer::default(), drops })
@@ -92,7 +92,7 @@ impl Tap {
     /// The device does not exist any more.
     pub fn adopt(descriptors: TapDescriptors, name: &str, kind: Kind, offloads: Offloads) -> io::Result<Tap> {
         let TapDescriptors { queue: file, counters } = descriptors;
-        let layout = Layout::new(kind.medium(), mtu(name)?);
+        let layout = Layout::new(kind.link_type(), mtu(name)?);
         let address = format!("{}:{name}", kind.scheme());
         let drops = counters.map(|counters| Drops::new(counters.into(), name));
         Ok(Tap {
@@ -176,7 +176,7 @@ impl Tap {
     /// Returns the position of a frame of `len` bytes; `None` if the frame was truncated.
     fn laid(&self, len: usize, ingress: Ingress) -> Option<Split> {
         let is_cut = self.landing.may_be_cut(self.layout, len);
-        (!is_cut).then_some(Split { at: self.layout.at, len, medium: self.kind.medium(), ingress })
+        (!is_cut).then_some(Split { at: self.layout.at, len, link_type: self.kind.link_type(), ingress })
     }
 
     /// Receives a batch. The first frames use header split, as long as they match the prediction.
@@ -241,7 +241,7 @@ impl Kind {
         }
     }
 
-    fn medium(self) -> LinkType {
+    fn link_type(self) -> LinkType {
         match self {
             Kind::Tun => LinkType::Ip,
             Kind::Tap => LinkType::Ethernet,
@@ -261,8 +261,8 @@ impl Port for Tap {
         &self.address
     }
 
-    fn medium(&self) -> LinkType {
-        self.kind.medium()
+    fn link_type(&self) -> LinkType {
+        self.kind.link_type()
     }
 
     fn offloads(&self) -> Offloads {

@@ -27,7 +27,7 @@ pub(crate) struct VnetHeader {
 pub(crate) struct Split {
     pub at: usize,
     pub len: usize,
-    pub medium: LinkType,
+    pub link_type: LinkType,
     pub ingress: Ingress,
 }
 
@@ -122,7 +122,7 @@ impl VnetHeader {
             return 0;
         }
         let bytes = buffer.bytes(laid.at..laid.at + laid.len);
-        match InnerSegments::of(bytes, laid.medium, self.sum_at.into(), self.segment_len) {
+        match InnerSegments::of(bytes, laid.link_type, self.sum_at.into(), self.segment_len) {
             None => frames.push(self.read_frame(buffer, laid)),
             Some(segments) if segments.count() > INNER_COUNT_MAX => {
                 let raw = match self.read_frame(buffer, laid) {
@@ -146,7 +146,7 @@ impl VnetHeader {
     /// checksums are completed here, such as those of SCTP and those inside a tunnel.
     #[inline]
     pub fn read_frame(self, buffer: Buffer, laid: Split) -> Frame {
-        match Frame::read(buffer, laid.at, laid.len, laid.medium, laid.ingress) {
+        match Frame::read(buffer, laid.at, laid.len, laid.link_type, laid.ingress) {
             // A host may leave the IP length to its NIC, but a packet from a wire must have a length (RFC 1812
             // section 5.2.2).
             Frame::Ip(packet) if packet.ip().length_missing && !self.is_offloaded() => {
@@ -167,7 +167,7 @@ impl VnetHeader {
             Frame::Other(raw, _) if self.flags & NEEDS_CHECKSUM != 0 => {
                 let mut buffer = raw.into_buffer();
                 self.finish_inside(&mut buffer, laid, false);
-                Frame::read(buffer, laid.at, laid.len, laid.medium, laid.ingress)
+                Frame::read(buffer, laid.at, laid.len, laid.link_type, laid.ingress)
             }
             other => other,
         }
@@ -203,7 +203,7 @@ impl VnetHeader {
         });
         let mut buffer = packet.into_buffer();
         self.finish_inside(&mut buffer, laid, is_sctp);
-        Frame::read(buffer, laid.at, laid.len, laid.medium, laid.ingress)
+        Frame::read(buffer, laid.at, laid.len, laid.link_type, laid.ingress)
     }
 
     /// Completes the checksum over the bytes from `sum_at` to the frame's end. Does nothing if the checksum field
@@ -233,7 +233,7 @@ fn read_segments(mut segments: InnerSegments<'_>, laid: Split, pool: &mut Pool, 
         match pool.allocate(len) {
             Some(mut buffer) => {
                 buffer.put(laid.at, &room);
-                frames.push(Frame::read(buffer, laid.at, len, laid.medium, laid.ingress));
+                frames.push(Frame::read(buffer, laid.at, len, laid.link_type, laid.ingress));
             }
             None => lost_count += 1,
         }
@@ -414,7 +414,7 @@ mod tests {
             let mut buffer = pool.allocate(frame.len()).expect("the pool has room");
             buffer.put(HEADROOM - 14, &frame);
             let laid =
-                Split { at: HEADROOM - 14, len: frame.len(), medium: LinkType::Ethernet, ingress: Ingress(0) };
+                Split { at: HEADROOM - 14, len: frame.len(), link_type: LinkType::Ethernet, ingress: Ingress(0) };
             let mut frames = Vec::new();
             (said.read_into(buffer, laid, pool, &mut frames), frames)
         };
@@ -441,7 +441,7 @@ mod tests {
             let mut buffer = pool.allocate(frame.len()).expect("the pool has room");
             buffer.put(HEADROOM - 14, &frame);
             let laid =
-                Split { at: HEADROOM - 14, len: frame.len(), medium: LinkType::Ethernet, ingress: Ingress(0) };
+                Split { at: HEADROOM - 14, len: frame.len(), link_type: LinkType::Ethernet, ingress: Ingress(0) };
             let mut frames = Vec::new();
             assert_eq!(said.read_into(buffer, laid, &mut pool, &mut frames), 0);
             assert_eq!(pool.in_use_count(), frames.len());
@@ -504,7 +504,7 @@ mod tests {
         let mut buffer = Pool::new(1 << 20).allocate(frame.len()).expect("the pool has room");
         let at = HEADROOM - 14;
         buffer.put(at, frame);
-        let laid = Split { at, len: frame.len(), medium: LinkType::Ethernet, ingress: Ingress(0) };
+        let laid = Split { at, len: frame.len(), link_type: LinkType::Ethernet, ingress: Ingress(0) };
         said.read_frame(buffer, laid)
     }
 

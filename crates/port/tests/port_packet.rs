@@ -305,7 +305,7 @@ fn bare_ip_goes_through_an_interface_without_link_headers() {
             .expect("it can be made");
         ip("link set wide0 up");
         let mut socket = open("packet:wide0", &Options::default()).expect("it is there");
-        assert_eq!(socket.medium(), packet::LinkType::Ip);
+        assert_eq!(socket.link_type(), packet::LinkType::Ip);
         let frame = ours(100)[14..].to_vec();
         let came = |packet: &Frame| is_ours(packet).then_some(());
         let mut pool = Pool::new(1 << 20);

@@ -149,7 +149,7 @@ impl Helper {
             let tap = helper::open(direction, "wire", &Options::default()).expect("these tests have the right");
             let mut netlink = linux::netlink::Netlink::open().expect("a netlink socket is free");
             let helper = netlink.interface(tap.name()).expect("it was just made").index;
-            let pair = Pair { interface: host.index, helper, medium: tap.medium() };
+            let pair = Pair { interface: host.index, helper, link_type: tap.link_type() };
             let _redirect = redirect(pair).expect("these tests have the right");
             Helper { tap, pool: Pool::new(64 << 20), _redirect }
         })

@@ -19,7 +19,7 @@ pub struct Device {
     memory: &'static [u8],
     frames: Vec<Range<usize>>,
     next: usize,
-    medium: LinkType,
+    link_type: LinkType,
     link_len: usize,
     /// Room of a receive buffer for a frame, in bytes. It selects the class of the buffer.
     buffer_len: usize,
@@ -28,7 +28,7 @@ pub struct Device {
 
 impl Device {
     /// Creates a device whose memory has `copies` consecutive copies of these frames.
-    pub fn new(frames: &Section, copies: usize, medium: LinkType, pages: Pages) -> Device {
+    pub fn new(frames: &Section, copies: usize, link_type: LinkType, pages: Pages) -> Device {
         let longest = frames.longest();
         let slot_len = longest.next_multiple_of(if longest > SHORT_LEN { SLOT_LEN } else { SHORT_LEN });
         let memory = memory(copies * frames.len() * slot_len, pages);
@@ -39,11 +39,11 @@ impl Device {
             ranges.push(index * slot_len..index * slot_len + frame.len());
         }
         let first = frames.packets().next().unwrap_or_default();
-        let link_len = Link::parse(medium, first).expect("the frames are packets").len;
+        let link_len = Link::parse(link_type, first).expect("the frames are packets").len;
         // As in ports: a small buffer holds a whole frame of the link's MTU.
         let [small, _, longer, _] = CLASS_LENS;
         let buffer_len = if longest - link_len > small { longer } else { small };
-        Device { memory, frames: ranges, next: 0, medium, link_len, buffer_len, smalls: Vec::new() }
+        Device { memory, frames: ranges, next: 0, link_type, link_len, buffer_len, smalls: Vec::new() }
     }
 
     /// Returns another port on the same device memory.
@@ -67,7 +67,7 @@ impl Device {
     /// with the same frame.
     pub fn copy_next(&self, pool: &mut Pool) -> Packet {
         let frame = &self.memory[self.frames[self.next].clone()];
-        Frame::copy(frame, self.medium, Ingress(0), pool).expect("the frames are packets")
+        Frame::copy(frame, self.link_type, Ingress(0), pool).expect("the frames are packets")
     }
 
     /// Returns the device's memory, and the range of each frame.
@@ -104,7 +104,7 @@ impl Device {
             let buffer = match place {
                 None => buffer,
                 Some((place, front)) => {
-                    match SplitFrame::of(buffer, at, len, front, place, self.medium, Ingress(0)) {
+                    match SplitFrame::of(buffer, at, len, front, place, self.link_type, Ingress(0)) {
                         Ok(it) if split_frame.len() == before_count + index => {
                             split_frame.push(it);
                             continue;
@@ -119,7 +119,7 @@ impl Device {
                     }
                 }
             };
-            frames.push(Frame::read(buffer, at, len, self.medium, Ingress(0)));
+            frames.push(Frame::read(buffer, at, len, self.link_type, Ingress(0)));
         }
     }
 }

@@ -58,13 +58,13 @@ mod tests {
         for (former, now) in OPTIONS {
             let lines: Vec<_> = LINES.iter().filter(|(_, option, _)| *option == now).collect();
             assert!(!lines.is_empty(), "{now} is in no line");
-            for (command, _, value) in lines {
+            for &(command, _, value) in lines {
                 compare(command, [former, value], [now, value], [former, now]);
             }
         }
         for (option, former, now) in VALUES {
             let line = LINES.iter().find(|(_, of, value)| (*of, *value) == (option, now));
-            let (command, ..) = line.unwrap_or_else(|| panic!("{option} {now} is in no line"));
+            let &(command, ..) = line.unwrap_or_else(|| panic!("{option} {now} is in no line"));
             compare(command, [option, former], [option, now], [former, now]);
         }
     }
@@ -87,9 +87,10 @@ mod tests {
                 }
             }
         }
-        assert_eq!(options, OPTIONS.map(|(former, now)| (former.to_owned(), now.to_owned())).into());
+        let owned = OPTIONS.map(|(former, now)| (former.to_owned(), now.to_owned()));
+        assert_eq!(options, BTreeSet::from(owned));
         let owned = VALUES.map(|(option, former, now)| (option.to_owned(), former.to_owned(), now.to_owned()));
-        assert_eq!(values, owned.into());
+        assert_eq!(values, BTreeSet::from(owned));
     }
 
     /// Compares two command lines that differ in the option or in its value, with a blank and with `=` between them.
@@ -98,7 +99,7 @@ mod tests {
             let [former, now] = [former, now].map(|words| format!("wideload {command} {}", words.join(between)));
             assert_eq!(parsed(&former), parsed(&now), "{former}");
             let said = warnings(former.split(' ').skip(1).map(str::to_owned));
-            assert!(said.len() == 1 && names.iter().all(|name| said[0].contains(name)), "{former}: {said:?}");
+            assert!(said.len() == 1 && names.iter().all(|name| said[0].contains(*name)), "{former}: {said:?}");
             assert_eq!(warnings(now.split(' ').skip(1).map(str::to_owned)), [""; 0], "{now}");
         }
     }

@@ -29,7 +29,7 @@ fn file_names_need_not_be_utf8() {
     let scratch = Scratch::new();
     let bulk = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../captures/tcp_bulk.pcap");
     let [input, output] =
-        [&b"\xe9.pcap"[..], b"\xe8.pcap"].map(|name| scratch.0.path().join(OsStr::from_bytes(name)));
+        [b"\xe9.pcap", b"\xe8.pcap"].map(|name| scratch.0.path().join(OsStr::from_bytes(name)));
     fs::copy(&bulk, &input).unwrap();
     let expected = scratch.path("expected.pcap");
     for (paths, timeout) in [([&bulk, &expected], "--timeout"), ([&input, &output], "--patience")] {

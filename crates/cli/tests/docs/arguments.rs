@@ -1,4 +1,4 @@
-//! A command line -> whether `wideload` accepts its arguments and its files exist.
+//! A command line -> whether `wideload` accepts its arguments without a warning, and its files exist.
 //!
 //! Commands that measure for minutes, and commands that no test is allowed to run, have only this test.
 
@@ -6,7 +6,8 @@ use crate::pages::{Command, Marker, root};
 use clap::Parser;
 use clap::error::ErrorKind;
 use libtest_mimic::Failed;
-use wideload::args::Args;
+use std::fs;
+use wideload::args::{Args, renamed};
 
 /// Checks the arguments of all commands.
 ///
@@ -17,18 +18,23 @@ pub fn check(commands: &[Command]) -> Result<(), Failed> {
     for command in commands {
         let problem = |why: String| format!("{}: {}: {why}", command.place, command.text);
         problems.extend(calls(&command.text).filter_map(|call| parse(&call).err()).map(problem));
+        problems.extend(calls(&command.text).flat_map(former_names).map(problem));
         problems.extend(missing_files(&command.text).map(problem));
     }
-    let in_vain = |name: &str| !commands.iter().any(|command| is_call_of(&command.text, name));
-    problems.extend(
-        MEASURES.iter().filter(|(name, _)| in_vain(name)).map(|(name, _)| format!("{name}: no page has it")),
-    );
+    let in_vain = |name: &&str| !commands.iter().any(|command| is_call_of(&command.text, name));
+    problems.extend(measured().filter(in_vain).map(|name| format!("{name}: no page has it")));
+    problems.extend(MEASURES.iter().filter_map(|(name, place, call)| missing_call(name, place, call)));
     if problems.is_empty() { Ok(()) } else { Err(problems.join("\n").into()) }
 }
 
 /// Whether the test checks only the arguments of this command, because it measures for long.
 pub fn measures(command: &Command) -> bool {
-    command.marker == Marker::Root && MEASURES.iter().any(|(name, _)| is_call_of(&command.text, name))
+    command.marker == Marker::Root && measured().any(|name| is_call_of(&command.text, name))
+}
+
+/// The names of the commands that measure for long.
+fn measured() -> impl Iterator<Item = &'static str> {
+    MEASURES.iter().map(|(name, ..)| *name).chain(BY_HAND)
 }
 
 /// The arguments of each `wideload` in a line of the shell, the program's name included.
@@ -54,6 +60,11 @@ pub fn parse(words: &[String]) -> Result<Option<Args>, String> {
     }
 }
 
+/// A warning for each former name among the arguments.
+fn former_names(words: Vec<String>) -> Vec<String> {
+    renamed::warnings(words.into_iter().skip(1))
+}
+
 fn is_call_of(text: &str, name: &str) -> bool {
     calls(text).any(|words| format!("{} ", words[1..].join(" ")).starts_with(&format!("{name} ")))
 }
@@ -65,21 +76,32 @@ fn missing_files(text: &str) -> impl Iterator<Item = String> {
     ours.filter(|word| !root().join(word).exists()).map(|word| format!("{word} does not exist"))
 }
 
+/// The problem with a place that does not exist, or that does not run the command.
+fn missing_call(name: &str, place: &str, call: &str) -> Option<String> {
+    match fs::read_to_string(root().join(place)) {
+        Ok(text) if text.contains(call) => None,
+        Ok(_) => Some(format!("{name}: {place} does not contain `{call}`")),
+        Err(error) => Some(format!("{name}: {place}: {error}")),
+    }
+}
+
 const FOLDERS: [&str; 4] = ["captures/", "packaging/", "crates/", "docs/"];
 
-/// Commands that measure for long, and the place that runs each of them in a short form.
-const MEASURES: [(&str, &str); 13] = [
-    ("demo", "crates/lab/tests/experiments.rs"),
-    ("lab border", "crates/lab/tests/experiments.rs"),
-    ("lab wide-interface", "crates/lab/tests/experiments.rs"),
-    ("lab dips", "crates/lab/tests/experiments.rs"),
-    ("lab workers", "crates/lab/tests/experiments.rs"),
-    ("lab hold", "crates/lab/tests/experiments.rs"),
-    ("lab calibrate", "crates/lab/tests/experiments.rs"),
-    ("lab differential", "crates/lab/tests/experiments.rs"),
-    ("lab floods", "crates/lab/tests/experiments.rs"),
-    ("lab tcp", "by hand: on a busy machine the emulator is late"),
-    ("lab soak", "crates/cli/tests/soak.rs"),
-    ("lab lifecycle", "crates/cli/tests/lifecycle.rs"),
-    ("lab transparency", "crates/lab/tests/transparency.rs, .ci/run"),
+/// Commands that measure for long, the place that runs each of them in a short form, and its call there.
+const MEASURES: [(&str, &str, &str); 13] = [
+    ("demo", "crates/lab/tests/experiments.rs", "demo::run(&settings"),
+    ("lab border", "crates/lab/tests/experiments.rs", " border(&settings"),
+    ("lab wide-interface", "crates/lab/tests/experiments.rs", " wide_interface(&settings"),
+    ("lab dips", "crates/lab/tests/experiments.rs", " dips(&settings"),
+    ("lab workers", "crates/lab/tests/experiments.rs", " workers(&WorkersSettings"),
+    ("lab hold", "crates/lab/tests/experiments.rs", " hold(&settings"),
+    ("lab calibrate", "crates/lab/tests/experiments.rs", " calibration(&trials"),
+    ("lab differential", "crates/lab/tests/experiments.rs", " differential(&settings"),
+    ("lab floods", "crates/lab/tests/experiments.rs", " floods(&settings"),
+    ("lab soak", "crates/cli/tests/soak.rs", "\"lab\", \"soak\""),
+    ("lab lifecycle", "crates/cli/tests/lifecycle.rs", "\"lab\", \"lifecycle\""),
+    ("lab transparency", "crates/lab/tests/transparency.rs", " transparency(&"),
+    ("lab transparency", ".ci/run", " lab transparency $"),
 ];
+/// Commands that measure for long, and that only a person runs: on a busy machine the emulator is late.
+const BY_HAND: [&str; 1] = ["lab tcp"];

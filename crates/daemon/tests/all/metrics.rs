@@ -1,7 +1,9 @@
 //! A live gateway -> its Prometheus metrics.
 
 use crate::live_gateway::{Live, datagram, put, segment};
+use engine::{Event, Reason};
 use gateway::stats::{HandoverCounter, PeerCounter, PlacementCounter, PortIn, PortOut, Stats};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -11,14 +13,14 @@ use wideload_daemon::metrics::{Metrics, text};
 fn every_documented_counter_is_exported_even_at_zero() {
     let live = Live::start();
     let text = text(&live.watch.reading().expect("the workers answer"));
-    let page = include_str!("../../../../docs/COUNTERS.md");
-    let mut section = "";
     let mut count = 0;
-    for line in page.lines() {
-        section = line.strip_prefix("## ").unwrap_or(section);
-        let Some((name, what)) = line.strip_prefix("| `").and_then(|row| row.split_once("` | ")) else { continue };
-        let (what, _) = what.split_once(" | ").expect("a row has a meaning and an action");
-        let expected = match section {
+    for (section, cells) in rows() {
+        if ["Gauges", FORMER].contains(&section) {
+            continue;
+        }
+        let [name, what, _] = cells[..] else { panic!("a row has a name, a meaning and an action: {cells:?}") };
+        let name = name.trim_matches('`');
+        let mut expected = match section {
             "Reasons" => vec![
                 format!(
                     "wideload_retired_packets_total{{direction=\"to-wide\",way=\"to-wide\",reason=\"{name}\"}} 0\n"
@@ -28,39 +30,57 @@ fn every_documented_counter_is_exported_even_at_zero() {
                 ),
                 format!("wideload_reason_info{{reason=\"{name}\",meaning=\"{what}\"}} 1\n"),
             ],
-            "Events" => vec![
-                format!("# HELP wideload_event_{name} {what}\n"),
+            section => vec![format!("# HELP {} {what}\n", family(section, name))],
+        };
+        if section == "Events" {
+            expected.extend([
                 format!("wideload_event_{name}_total{{direction=\"to-narrow\",way=\"to-narrow\"}} 0\n"),
                 format!("wideload_event_{name}_payload_bytes_total{{direction=\"to-wide\",way=\"to-wide\"}} 0\n"),
-            ],
-            "Ports in" => vec![port_help("in", name, what)],
-            "Ports out" => vec![port_help("out", name, what)],
-            "Payload placement" => vec![format!(
-                "# HELP wideload_placement_{} {what}\n",
-                with_unit(&PlacementCounter::ALL.iter().map(|it| (it.name(), it.unit())).collect::<Vec<_>>(), name)
-            )],
-            "Hand-over" => vec![format!(
-                "# HELP wideload_handover_{} {what}\n",
-                with_unit(&HandoverCounter::ALL.iter().map(|it| (it.name(), it.unit())).collect::<Vec<_>>(), name)
-            )],
-            "Workers" => vec![format!("# HELP wideload_peer_{name}_packets {what}\n")],
-            other => panic!("a row in the section {other}"),
-        };
+            ]);
+        }
         for expected in expected {
             assert!(text.contains(&expected), "{expected} is not in\n{text}");
         }
         count += 1;
     }
     let ports = PortIn::ALL.len() + PortOut::ALL.len();
-    assert_eq!(
-        count,
-        engine::Reason::ALL.len()
-            + engine::Event::ALL.len()
-            + ports
-            + PlacementCounter::ALL.len()
-            + PeerCounter::ALL.len()
-            + HandoverCounter::ALL.len()
-    );
+    let rest = PlacementCounter::ALL.len() + PeerCounter::ALL.len() + HandoverCounter::ALL.len();
+    assert_eq!(count, Reason::ALL.len() + Event::ALL.len() + ports + rest);
+}
+
+#[test]
+fn the_page_has_every_exported_metric_and_no_other() {
+    let live = Live::start();
+    let text = text(&live.watch.reading().expect("the workers answer"));
+    let exported: BTreeSet<String> = samples(&text).into_keys().map(str::to_owned).collect();
+    let documented: BTreeSet<String> =
+        rows().iter().flat_map(|(section, cells)| documented(section, cells)).collect();
+    let missing: Vec<_> = exported.difference(&documented).collect();
+    assert!(missing.is_empty(), "docs/COUNTERS.md lacks {missing:?}");
+    let gone: Vec<_> = documented.difference(&exported).collect();
+    assert!(gone.is_empty(), "docs/COUNTERS.md has metrics that are not exported: {gone:?}");
+}
+
+#[test]
+fn every_metric_of_version_0_1_is_exported_with_the_value_of_its_new_name() {
+    let live = Live::start();
+    let text = text(&numbered(live.watch.reading().expect("the workers answer")));
+    let samples = samples(&text);
+    let mut renamed = renamed();
+    let names: Vec<&str> = include_str!("former_metrics.txt").lines().collect();
+    assert!(names.windows(2).all(|pair| pair[0] < pair[1]), "the list is sorted, and has each name once");
+    for name in names {
+        let now = renamed.remove(name).unwrap_or_else(|| name.to_owned());
+        assert!(samples.contains_key(name), "{name} is not in\n{text}");
+        assert_eq!(samples.get(name), samples.get(now.as_str()), "{name} and {now}");
+    }
+    assert!(renamed.is_empty(), "docs/COUNTERS.md has names that version 0.1 did not have: {renamed:?}");
+    // The label `way` is a former name too.
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let Some((_, labels)) = line.split_once("direction=\"") else { continue };
+        let (direction, rest) = labels.split_once('"').expect("a label's value is quoted");
+        assert!(rest.starts_with(&format!(",way=\"{direction}\"")), "{line}");
+    }
 }
 
 #[test]
@@ -175,19 +195,115 @@ fn ask(address: SocketAddr, request: &str) -> String {
     answer
 }
 
-fn port_help(side: &str, name: &str, what: &str) -> String {
-    let came: Vec<_> = PortIn::ALL.iter().map(|it| (it.name(), it.unit())).collect();
-    let went: Vec<_> = PortOut::ALL.iter().map(|it| (it.name(), it.unit())).collect();
-    let name = with_unit(if side == "in" { &came } else { &went }, name);
-    format!("# HELP wideload_port_{side}_{name} {what}\n")
+/// Returns each row of the tables in docs/COUNTERS.md: its section and its cells.
+fn rows() -> Vec<(&'static str, Vec<&'static str>)> {
+    let mut section = "";
+    let mut rows = Vec::new();
+    for line in include_str!("../../../../docs/COUNTERS.md").lines() {
+        section = line.strip_prefix("## ").unwrap_or(section);
+        if line.starts_with("| `") {
+            rows.push((section, line.trim_matches(['|', ' ']).split(" | ").collect()));
+        }
+    }
+    rows
 }
 
-/// A counter's name with its unit at the end, once.
-fn with_unit(names: &[(&str, &'static str)], name: &str) -> String {
-    let unit = names.iter().find(|(known, _)| *known == name).map(|(_, unit)| *unit);
-    match unit.expect("it is a counter") {
-        "times" => name.to_owned(),
-        unit if name.ends_with(unit) => name.to_owned(),
-        unit => format!("{name}_{unit}"),
+/// Returns the metrics that a row documents, by their full names.
+fn documented(section: &str, cells: &[&str]) -> Vec<String> {
+    let name = cells[0].trim_matches('`');
+    match section {
+        // The metrics of the reasons have rows among the gauges.
+        "Reasons" => vec![],
+        "Gauges" => {
+            let [names, what, action] = cells[..] else { panic!("a row has three cells: {cells:?}") };
+            assert!(!what.is_empty() && !action.is_empty(), "{cells:?}");
+            names.split(", ").map(|name| name.trim_matches('`').to_owned()).collect()
+        }
+        FORMER => with_payload(name),
+        section => with_payload(&format!("{}_total", family(section, name))),
     }
 }
+
+/// Returns the former name of each renamed metric, and its name today.
+fn renamed() -> BTreeMap<String, String> {
+    let mut renamed = BTreeMap::new();
+    for (_, cells) in rows().into_iter().filter(|(section, _)| *section == FORMER) {
+        let [former, now] = cells[..] else { panic!("a row has two names: {cells:?}") };
+        let [former, now] = [former, now].map(|name| with_payload(name.trim_matches('`')));
+        renamed.extend(former.into_iter().zip(now));
+    }
+    renamed
+}
+
+/// Returns a metric's name. For an event, the name of its payload bytes follows.
+fn with_payload(name: &str) -> Vec<String> {
+    let event = name.strip_prefix("wideload_event_").and_then(|event| event.strip_suffix("_total"));
+    let payload = event.map(|event| format!("wideload_event_{event}_payload_bytes_total"));
+    [name.to_owned()].into_iter().chain(payload).collect()
+}
+
+/// Returns the metric family of a counter: the group of its section, its name, and its unit once, at the end.
+fn family(section: &str, name: &str) -> String {
+    let (group, units): (_, Vec<(&str, &str)>) = match section {
+        "Events" => ("event", Event::ALL.iter().map(|it| (it.name(), "times")).collect()),
+        "Ports in" => ("port_in", PortIn::ALL.iter().map(|it| (it.name(), it.unit())).collect()),
+        "Ports out" => ("port_out", PortOut::ALL.iter().map(|it| (it.name(), it.unit())).collect()),
+        "Payload placement" => {
+            ("placement", PlacementCounter::ALL.iter().map(|it| (it.name(), it.unit())).collect())
+        }
+        "Workers" => ("peer", PeerCounter::ALL.iter().map(|it| (it.name(), it.unit())).collect()),
+        "Hand-over" => ("handover", HandoverCounter::ALL.iter().map(|it| (it.name(), it.unit())).collect()),
+        other => panic!("a row in the section {other}"),
+    };
+    let unit = units.iter().find(|(known, _)| *known == name).map(|(_, unit)| *unit);
+    match unit.unwrap_or_else(|| panic!("{section} has a row for {name}, which is no counter")) {
+        unit if unit == "times" || name.ends_with(unit) => format!("wideload_{group}_{name}"),
+        unit => format!("wideload_{group}_{name}_{unit}"),
+    }
+}
+
+/// Returns the samples of each metric: the labels and the value.
+fn samples(text: &str) -> BTreeMap<&str, Vec<&str>> {
+    let mut samples: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let at = line.find(['{', ' ']).expect("a value follows the name");
+        let (name, sample) = line.split_at(at);
+        samples.entry(name).or_default().push(sample);
+    }
+    samples
+}
+
+/// Gives each counter of a renamed metric another value, so that no two of these metrics are equal by chance.
+fn numbered(mut figures: Stats) -> Stats {
+    let mut last = 0;
+    let mut number = || {
+        last += 1;
+        last
+    };
+    for direction in [&mut figures.all.to_narrow, &mut figures.all.to_wide] {
+        for count in direction.events.values_mut() {
+            count.packets = number();
+            count.bytes = number();
+        }
+        direction.placement.predicted = number();
+        direction.placement.hits = number();
+        direction.placement.in_place_bytes = number();
+        direction.placement.copied_out_bytes = number();
+        direction.lent_buffers = number();
+    }
+    for end in [&mut figures.all.wide, &mut figures.all.narrow] {
+        end.came.values_mut().chain(end.went.values_mut()).for_each(|count| *count = number());
+    }
+    for worker in &mut figures.workers {
+        worker.peers.sent = number();
+        worker.peers.received = number();
+        worker.peers.refused = number();
+    }
+    figures.losses.not_received = number();
+    figures.losses.truncated = number();
+    figures.losses.panicked = number();
+    figures
+}
+
+/// The section of the former names.
+const FORMER: &str = "Renamed since 0.1";

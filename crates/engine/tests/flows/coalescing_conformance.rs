@@ -566,9 +566,9 @@ fn send(rig: &mut Rig, bursts: &[&[Spec]]) -> Vec<Left> {
 
 /// The payload lengths of the packets that arrive; GSO packets are not split.
 fn arrive(rig: &mut Rig, bursts: &[&[Spec]]) -> Vec<usize> {
-    let medium = rig.medium;
+    let link_type = rig.link_type;
     let left = send(rig, bursts);
-    left.iter().map(|left| payload_len(&left.frame, medium)).collect()
+    left.iter().map(|left| payload_len(&left.frame, link_type)).collect()
 }
 
 fn lens(frames: &[Vec<u8>]) -> Vec<usize> {
@@ -576,8 +576,8 @@ fn lens(frames: &[Vec<u8>]) -> Vec<usize> {
 }
 
 /// Bytes behind the transport header, or behind its place if the header cannot be read.
-fn payload_len(frame: &[u8], medium: LinkType) -> usize {
-    let seen = seen(frame, medium);
+fn payload_len(frame: &[u8], link_type: LinkType) -> usize {
+    let seen = seen(frame, link_type);
     assert!(seen.has_header);
     seen.payload().len()
 }

@@ -396,7 +396,7 @@ fn the_smallest_announced_mss_applies_until_close() {
 #[test]
 fn ports_hosts_and_vlans_separate_connections() {
     let spec = Spec { flags: SYN, options: mss_option(900), vlans: Some(vec![7]), ..from_narrow(4, 1) };
-    let mut gateway = Gateway { medium: LinkType::Ethernet, ..Gateway::new(Raise::BothWays) };
+    let mut gateway = Gateway { link_type: LinkType::Ethernet, ..Gateway::new(Raise::BothWays) };
     gateway.see(&spec, Toward::Wide, Checksum::Unverified);
     let back = Spec { flags: ACK, options: Vec::new(), ..spec.turned() };
     assert_eq!(gateway.len_max(&back, Toward::Narrow), 940);
@@ -931,7 +931,7 @@ struct Gateway {
     mss: Connections,
     ledger: Ledger,
     now: Time,
-    medium: LinkType,
+    link_type: LinkType,
 }
 
 impl Gateway {
@@ -957,7 +957,7 @@ impl Gateway {
             mss: Connections::at_border(1 << 20, border(raise), Secret::new(3)),
             ledger: Ledger::new(),
             now: Time::from_nanos(1_000_000_000),
-            medium: LinkType::Ip,
+            link_type: LinkType::Ip,
         }
     }
 
@@ -970,7 +970,7 @@ impl Gateway {
     }
 
     fn seen(&mut self, spec: &Spec, toward: Toward, checksum: Checksum, segment_len: Option<u16>) -> Packet {
-        let mut packet = Frame::copy(&spec.bytes(), self.medium, Ingress(0), &mut self.out.pool).unwrap();
+        let mut packet = Frame::copy(&spec.bytes(), self.link_type, Ingress(0), &mut self.out.pool).unwrap();
         packet.checksum = checksum;
         packet.gso =
             segment_len.map(|segment_len| Gso { segment_len, ids: Identifications::Rise, maker: Maker::Sender });
@@ -981,7 +981,7 @@ impl Gateway {
     /// The size limit after a packet of an offloaded connection.
     fn hear(&mut self, version: u8, port: u16, toward: Toward) -> Option<SegmentLimit> {
         let spec = data(version, port, toward, 10);
-        let packet = Frame::copy(&spec.bytes(), self.medium, Ingress(0), &mut self.out.pool).unwrap();
+        let packet = Frame::copy(&spec.bytes(), self.link_type, Ingress(0), &mut self.out.pool).unwrap();
         let (source, destination) = packet.addresses();
         let [from, to] = spec.ports;
         self.out.recycle(packet);

@@ -12,7 +12,7 @@ use wideload_engine::{
 fn hosts_with_a_raised_mss_get_an_icmp_error_for_the_next_byte() {
     for (version, vlans) in [(4, None), (4, Some(vec![])), (4, Some(vec![7])), (6, None), (6, Some(vec![9, 8]))] {
         let mut testbed = Testbed::new(FLOW_CHARGE * 64);
-        testbed.medium = if vlans.is_some() { LinkType::Ethernet } else { LinkType::Ip };
+        testbed.link_type = if vlans.is_some() { LinkType::Ethernet } else { LinkType::Ip };
         testbed.vlans = vlans.clone();
         testbed.shake(version, 1, 1_440);
         testbed.pass(Toward::Wide, Spec { ack: 5_000, flags: ACK, ..testbed.of_narrow(version, 1) });
@@ -23,7 +23,7 @@ fn hosts_with_a_raised_mss_get_an_icmp_error_for_the_next_byte() {
         let told = testbed.tell();
         assert_eq!(told.len(), 1, "{version} {vlans:?}");
         let [Some(frame)] = &told[..] else { panic!("it is told") };
-        let seen = seen(frame, testbed.medium);
+        let seen = seen(frame, testbed.link_type);
         let icmp = seen.upper();
         let (kind, mtu, quoted_at) =
             if version == 4 { ([3, 4], &icmp[6..8], 20) } else { ([2, 0], &icmp[6..8], 40) };
@@ -37,7 +37,7 @@ fn hosts_with_a_raised_mss_get_an_icmp_error_for_the_next_byte() {
             assert!(quoted_len > 8_000, "it was too long: {quoted_len}");
         }
         assert!(seen.sum_is_right);
-        if testbed.medium == LinkType::Ethernet {
+        if testbed.link_type == LinkType::Ethernet {
             // To the station that received the narrow host's packets.
             assert_eq!(frame[..seen.ip_at], testbed.of_narrow(version, 1).bytes()[..seen.ip_at]);
         }
@@ -102,14 +102,14 @@ fn port_reuse_starts_a_new_byte_count() {
 fn an_earlier_raised_mss_is_recognised_by_long_segments() {
     for (vlans, len, is_told) in [(None, 1_460, false), (None, 1_461, true), (Some(vec![7]), 8_000, true)] {
         let mut testbed = Testbed::new(FLOW_CHARGE * 64);
-        testbed.medium = if vlans.is_some() { LinkType::Ethernet } else { LinkType::Ip };
+        testbed.link_type = if vlans.is_some() { LinkType::Ethernet } else { LinkType::Ip };
         testbed.vlans = vlans;
         testbed.pass(Toward::Narrow, testbed.of_wide(4, 1).carrying(0, len));
         testbed.pass(Toward::Wide, Spec { ack: 8_000, flags: ACK, ..testbed.of_narrow(4, 1) });
         let told = testbed.tell();
         assert_eq!(told.iter().flatten().count(), usize::from(is_told), "{len}");
         if let [Some(frame)] = &told[..] {
-            let seen = seen(frame, testbed.medium);
+            let seen = seen(frame, testbed.link_type);
             let seq_at = seen.upper_at + 8 + 24;
             assert_eq!(frame[seq_at..seq_at + 4], 8_000_u32.to_be_bytes());
             assert_eq!(frame[..seen.ip_at], testbed.of_narrow(4, 1).bytes()[..seen.ip_at]);
@@ -149,7 +149,7 @@ struct Testbed {
     out: Output,
     ledger: Ledger,
     now: Time,
-    medium: LinkType,
+    link_type: LinkType,
     vlans: Option<Vec<u16>>,
 }
 
@@ -165,7 +165,7 @@ impl Testbed {
             out: Output::new(Pool::new(64 << 20), Some(answers)),
             ledger: Ledger::new(),
             now: Time::ZERO,
-            medium: LinkType::Ip,
+            link_type: LinkType::Ip,
             vlans: None,
         }
     }
@@ -198,7 +198,7 @@ impl Testbed {
     fn pass(&mut self, toward: Toward, spec: Spec) {
         let ingress = Ingress(u32::from(toward == Toward::Wide));
         let mut packet =
-            Frame::copy(&spec.bytes(), self.medium, ingress, &mut self.out.pool).expect("it is a packet");
+            Frame::copy(&spec.bytes(), self.link_type, ingress, &mut self.out.pool).expect("it is a packet");
         self.mss.on_packet(self.now, &mut packet, toward, &mut self.ledger);
         self.out.recycle(packet);
     }

@@ -15,7 +15,7 @@ pub struct Rig {
     pub connections: Connections,
     pub out: Output,
     pub now: Time,
-    pub medium: LinkType,
+    pub link_type: LinkType,
     pub ingress: Ingress,
 }
 
@@ -54,13 +54,13 @@ impl Rig {
             connections: Connections::new(Secret::new(7)),
             out: Output::new(Pool::new(2 * limit + (64 << 20)), None),
             now: Time::ZERO,
-            medium: LinkType::Ip,
+            link_type: LinkType::Ip,
             ingress: Ingress(0),
         }
     }
 
     pub fn ethernet(self) -> Rig {
-        Rig { medium: LinkType::Ethernet, ..self }
+        Rig { link_type: LinkType::Ethernet, ..self }
     }
 
     /// Pushes a packet and returns the packets that leave at once. A partial checksum is marked as such.
@@ -74,7 +74,7 @@ impl Rig {
     }
 
     pub fn push_frame(&mut self, frame: &[u8], checksum: Checksum) -> Vec<Left> {
-        let packet = Frame::copy(frame, self.medium, self.ingress, &mut self.out.pool);
+        let packet = Frame::copy(frame, self.link_type, self.ingress, &mut self.out.pool);
         let mut packet = packet.unwrap_or_else(|unfit| panic!("{unfit:?}: {frame:02x?}"));
         packet.checksum = checksum;
         self.side.push(self.now, packet, &mut self.connections, &mut self.out);
@@ -162,8 +162,8 @@ pub fn source() -> Role {
 }
 
 /// Reads a frame of this link type.
-pub fn seen(frame: &[u8], medium: LinkType) -> ReadPacket {
-    if medium == LinkType::Ethernet { ReadPacket::of_frame(frame) } else { ReadPacket::read(frame, 0) }
+pub fn seen(frame: &[u8], link_type: LinkType) -> ReadPacket {
+    if link_type == LinkType::Ethernet { ReadPacket::of_frame(frame) } else { ReadPacket::read(frame, 0) }
 }
 
 pub fn micros(count: u64) -> Duration {

@@ -258,7 +258,7 @@ fn tunnel(port: u16, content: &[u8]) -> Vec<u8> {
 }
 
 fn ethernet() -> Rig {
-    Rig { medium: LinkType::Ethernet, ..Rig::host() }
+    Rig { link_type: LinkType::Ethernet, ..Rig::host() }
 }
 
 /// A fragment of eight bytes of this value.

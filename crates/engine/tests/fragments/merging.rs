@@ -256,7 +256,7 @@ fn a_changed_header_closes_the_run() {
             frame[at] = value;
             [frame, fragment.bytes()].concat()
         };
-        let mut rig = Rig { medium: LinkType::Ethernet, ..joining(1_500) };
+        let mut rig = Rig { link_type: LinkType::Ethernet, ..joining(1_500) };
         rig.push_all(&[frame(&base(0), 15, 5), frame(&base(1), 15, 5)]);
         let changed = frame(&base(2), at, value);
         assert_eq!(rig.push(&changed).len(), 1);
@@ -437,12 +437,12 @@ fn a_run_of_one_leaves_unchanged_and_uncounted() {
     frame.extend(Spec { tos: 0x11, ..ip(4).part(16, [5; 8], true) }.bytes());
     // Link padding, which is not part of the packet.
     frame.resize(60, 0xEE);
-    let mut rig = Rig { medium: LinkType::Ethernet, ..joining(1_500) };
+    let mut rig = Rig { link_type: LinkType::Ethernet, ..joining(1_500) };
     assert_eq!(rig.push(&frame), [[0; 0]; 0]);
     assert_only(&rig.wait(USUAL.timeout), &frame);
     assert_counts(&rig, &[]);
     // The merged payload replaces the padding.
-    let mut rig = Rig { medium: LinkType::Ethernet, ..joining(1_500) };
+    let mut rig = Rig { link_type: LinkType::Ethernet, ..joining(1_500) };
     let next = Spec { tos: 0x11, ..ip(4).part(24, [6; 8], true) }.bytes();
     rig.push_all(&[frame.clone(), [&frame[..14], &next].concat()]);
     let joined = Spec { tos: 0x11, ..ip(4).part(16, [[5; 8], [6; 8]].concat(), true) }.bytes();
@@ -557,7 +557,7 @@ fn every_part_of_the_key_separates_datagrams() {
     let frame = |vlan: u8, fragment: &Spec| {
         [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0, vlan, 8, 0][..], &fragment.bytes()].concat()
     };
-    let mut rig = Rig { medium: LinkType::Ethernet, ..joining(1_500) };
+    let mut rig = Rig { link_type: LinkType::Ethernet, ..joining(1_500) };
     rig.push_all(&[frame(1, &base), frame(2, &next)]);
     assert_eq!((rig.held(), rig.flush().len()), (2, 2));
 }
@@ -753,10 +753,10 @@ fn fragments_of_two_hops_are_reassembled_separately() {
         |station: u8, fragment: &[u8]| [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, station, 8, 0][..], fragment].concat();
     let sent = fragments(4, &pattern(160), 80);
     for (join, left_count) in [(FragmentPolicy::ReassembleHop, 0), (FragmentPolicy::Reassemble, 1)] {
-        let mut rig = Rig { medium: LinkType::Ethernet, ..rejoining(join, 1_500) };
+        let mut rig = Rig { link_type: LinkType::Ethernet, ..rejoining(join, 1_500) };
         assert_eq!(rig.push_all(&[frame(1, &sent[0]), frame(2, &sent[1])]).len(), left_count, "{join:?}");
     }
-    let mut rig = Rig { medium: LinkType::Ethernet, ..rejoining(FragmentPolicy::ReassembleHop, 1_500) };
+    let mut rig = Rig { link_type: LinkType::Ethernet, ..rejoining(FragmentPolicy::ReassembleHop, 1_500) };
     assert_eq!(rig.push_all(&[frame(1, &sent[0]), frame(1, &sent[1])]).len(), 1);
     // Without a link header all fragments are from one station.
     let mut rig = rejoining(FragmentPolicy::ReassembleHop, 1_500);

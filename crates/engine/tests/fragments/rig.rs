@@ -19,7 +19,7 @@ pub struct Rig {
     pub connections: Connections,
     pub out: Output,
     pub now: Time,
-    pub medium: LinkType,
+    pub link_type: LinkType,
     pub ingress: Ingress,
 }
 
@@ -40,7 +40,7 @@ impl Rig {
             connections: Connections::new(Secret::new(7)),
             out: Output::new(Pool::new(64 << 20), Some(answers)),
             now: Time::ZERO,
-            medium: LinkType::Ip,
+            link_type: LinkType::Ip,
             ingress: Ingress(0),
         }
     }
@@ -62,7 +62,7 @@ impl Rig {
 
     /// Pushes one frame and returns the frames that leave at once. Unparsed frames pass and are counted.
     pub fn push(&mut self, frame: &[u8]) -> Vec<Vec<u8>> {
-        match Frame::copy(frame, self.medium, self.ingress, &mut self.out.pool) {
+        match Frame::copy(frame, self.link_type, self.ingress, &mut self.out.pool) {
             Ok(packet) => self.side.push(self.now, packet, &mut self.connections, &mut self.out),
             Err(CopyError::Unparsed(unfit)) => {
                 self.out.ledger.pass(Reason::from(unfit), frame.len());

@@ -389,7 +389,7 @@ fn fragments_of_different_vlans_and_ports_are_never_mixed() {
     };
     let (first, last) = (fragment(4, 0, &[1; 64], true), fragment(4, 64, &[2; 64], false));
     for tags in [&[1][..], &[2], &[1, 2], &[1, 1], &[1, 2, 3]] {
-        let mut rig = Rig { medium: LinkType::Ethernet, ..Rig::host() };
+        let mut rig = Rig { link_type: LinkType::Ethernet, ..Rig::host() };
         rig.push(&frame(&[], &first));
         assert!(rig.push(&frame(tags, &last)).is_empty());
         assert_eq!(rig.push(&frame(&[], &last)).len(), 1);
@@ -997,7 +997,7 @@ fn no_icmp_error_for_ineligible_packets() {
     for group in [[0xFF; 6], [1, 0, 0x5E, 0, 0, 1]] {
         let bytes = long(vec![0; 700]).bytes();
         let frame = [&group[..], &[2, 0, 0, 0, 0, 2, 8, 0], &bytes].concat();
-        let mut rig = Rig { medium: LinkType::Ethernet, ..Rig::router(576) };
+        let mut rig = Rig { link_type: LinkType::Ethernet, ..Rig::router(576) };
         assert!(rig.push(&frame).is_empty());
         assert_eq!(rig.event(Event::IcmpForbidden), 1);
     }
@@ -1033,7 +1033,7 @@ fn each_of_the_five_header_checks_has_its_reason() {
 fn link_padding_never_becomes_payload() {
     for version in VERSIONS {
         let payload = pattern(12);
-        let mut rig = Rig { medium: LinkType::Ethernet, ..Rig::host() };
+        let mut rig = Rig { link_type: LinkType::Ethernet, ..Rig::host() };
         let mut wire = Vec::new();
         for bytes in fragments(version, &payload, 8) {
             let ether_type = if version == 4 { [8, 0] } else { [0x86, 0xDD] };

@@ -72,8 +72,8 @@ impl Station {
 
     /// Pushes a frame: Ethernet if `vlans` has tags, otherwise bare IP. Returns the frames that leave.
     pub fn push(&mut self, now: Time, frame: &[u8], header: &Spec) -> Vec<Left> {
-        let medium = if header.vlans.is_none() { LinkType::Ip } else { LinkType::Ethernet };
-        self.push_frame(now, frame, medium, Ingress(header.ingress))
+        let link_type = if header.vlans.is_none() { LinkType::Ip } else { LinkType::Ethernet };
+        self.push_frame(now, frame, link_type, Ingress(header.ingress))
     }
 
     /// Pushes a bare IP packet.
@@ -82,8 +82,8 @@ impl Station {
     }
 
     /// Pushes a frame of any link type.
-    pub fn push_frame(&mut self, now: Time, frame: &[u8], medium: LinkType, ingress: Ingress) -> Vec<Left> {
-        let packet = Frame::copy(frame, medium, ingress, &mut self.out.pool);
+    pub fn push_frame(&mut self, now: Time, frame: &[u8], link_type: LinkType, ingress: Ingress) -> Vec<Left> {
+        let packet = Frame::copy(frame, link_type, ingress, &mut self.out.pool);
         let packet = packet.unwrap_or_else(|unfit| panic!("{unfit:?}: {frame:02x?}"));
         self.side.push(now, packet, &mut self.connections, &mut self.out);
         self.checked();

@@ -108,7 +108,7 @@ impl Worker {
         for HandedFrame { direction, max_fragment_len, id, frame } in handed_frames {
             self.handed_count -= 1;
             let (end, out) = (&mut self.ends[*direction], self.gateway.output_mut(*direction));
-            match Frame::copy(frame, end.port.medium(), Ingress(*direction as u32), &mut out.pool) {
+            match Frame::copy(frame, end.port.link_type(), Ingress(*direction as u32), &mut out.pool) {
                 Ok(mut packet) => {
                     if *max_fragment_len > 0 {
                         packet.set_fragments(*max_fragment_len as usize, *id);

@@ -521,7 +521,7 @@ impl Port for Memory {
         "memory"
     }
 
-    fn medium(&self) -> LinkType {
+    fn link_type(&self) -> LinkType {
         LinkType::Ip
     }
 

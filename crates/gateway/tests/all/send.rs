@@ -217,7 +217,7 @@ impl Port for Fake {
         "fake:0"
     }
 
-    fn medium(&self) -> LinkType {
+    fn link_type(&self) -> LinkType {
         LinkType::Ethernet
     }
 

@@ -390,7 +390,7 @@ struct Probes {
 impl Probes {
     fn new(port: &dyn Port, trial: u32, len: usize) -> io::Result<Probes> {
         assert!((PROBE_LEN_MIN..=65_535).contains(&len), "a probe has room for what it carries: {len} bytes");
-        let mut frame = match port.medium() {
+        let mut frame = match port.link_type() {
             LinkType::Ethernet => ETHERNET_HEADER.to_vec(),
             LinkType::Ip => ip_header(len as u16),
             other => {

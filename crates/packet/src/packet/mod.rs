@@ -75,8 +75,8 @@ impl Frame {
     }
 
     /// Parses the frame of `len` bytes at offset `at` of the buffer's memory, with a link header of any length.
-    pub fn read(buffer: Buffer, at: usize, len: usize, medium: LinkType, ingress: Ingress) -> Frame {
-        match Link::parse(medium, buffer.bytes(at..at + len)) {
+    pub fn read(buffer: Buffer, at: usize, len: usize, link_type: LinkType, ingress: Ingress) -> Frame {
+        match Link::parse(link_type, buffer.bytes(at..at + len)) {
             Ok(link) => Frame::parse_at(buffer, at + link.len, len - link.len, link, ingress),
             Err(unfit) => Frame::Other(OpaqueFrame { buffer, at, len }, unfit),
         }
@@ -97,7 +97,7 @@ impl Frame {
         }
         body.ip_at = ip_at as u32;
         body.trailer_len = (ip_len - body.ip.len as usize) as u16;
-        (body.link_len, body.medium, body.announced) = (link.len as u8, link.medium, link.version);
+        (body.link_len, body.link_type, body.announced) = (link.len as u8, link.link_type, link.version);
         body.l2_scope = L2Scope::new(&link, ingress);
         body.tag = 0;
         body.become_fresh(true);
@@ -108,8 +108,8 @@ impl Frame {
     ///
     /// # Errors
     /// The reason why there is no packet.
-    pub fn copy(bytes: &[u8], medium: LinkType, ingress: Ingress, pool: &mut Pool) -> Result<Packet, CopyError> {
-        let link = Link::parse(medium, bytes).map_err(CopyError::Unparsed)?;
+    pub fn copy(bytes: &[u8], link_type: LinkType, ingress: Ingress, pool: &mut Pool) -> Result<Packet, CopyError> {
+        let link = Link::parse(link_type, bytes).map_err(CopyError::Unparsed)?;
         // Bytes behind the maximum packet length are padding. A packet whose header claims a greater length is not
         // parsed.
         let bytes = bytes.get(..link.len + LEN_MAX + 1).unwrap_or(bytes);

@@ -20,11 +20,11 @@ impl Body {
     ///
     /// # Panics
     /// If `header` is longer than [`LINK_LEN_MAX`].
-    pub fn set_link_header(&mut self, medium: LinkType, header: &[u8]) {
+    pub fn set_link_header(&mut self, link_type: LinkType, header: &[u8]) {
         assert!(header.len() <= LINK_LEN_MAX, "a link header fits in front of its packet");
         let start = self.ip_at() - header.len();
         self.memory.put(start, header);
-        (self.link_len, self.medium, self.announced) = (header.len() as u8, medium, None);
+        (self.link_len, self.link_type, self.announced) = (header.len() as u8, link_type, None);
         self.trailer_len = 0;
         self.as_received = false;
     }

@@ -80,7 +80,7 @@ impl Body {
     pub fn link_header(&self) -> Link {
         Link {
             len: self.link_len(),
-            medium: self.medium,
+            link_type: self.link_type,
             version: self.announced,
             tags: self.l2_scope.tags(),
             channel: self.l2_scope.channel(),
@@ -95,12 +95,12 @@ impl Body {
 
     /// Returns the kind of the link header.
     pub fn link_type(&self) -> LinkType {
-        self.medium
+        self.link_type
     }
 
     /// Returns the station that sent the frame, if the link header names it.
     pub fn previous_hop(&self) -> PrevHop {
-        PrevHop::of(self.medium, self.link())
+        PrevHop::of(self.link_type, self.link())
     }
 
     /// Returns the ingress port.

@@ -33,7 +33,8 @@ impl Body {
         let header_len = usize::from(fragment.ip.header_len);
         self.ip = fragment.ip.without_fragment_header();
         self.ip_at = (HEADROOM - header_len) as u32;
-        (self.link_len, self.medium, self.announced) = (fragment.link_len, fragment.medium, fragment.announced);
+        (self.link_len, self.link_type, self.announced) =
+            (fragment.link_len, fragment.link_type, fragment.announced);
         let (start, end) = (fragment.ip_at() - fragment.link_len(), fragment.ip_at() + header_len);
         let front = self.memory.bytes_mut(HEADROOM - (end - start)..HEADROOM);
         simd::copy(front, fragment.memory.bytes(start..end));

@@ -191,13 +191,13 @@ fn no_error_answers_a_frame_for_many_stations() {
             (LinkType::Cooked2, cooked2(1), false),
             (LinkType::Cooked2, cooked2(2), false),
         ];
-        for (medium, frame, answered) in table {
-            let about = read(&frame, medium, &mut pool);
+        for (link_type, frame, answered) in table {
+            let about = read(&frame, link_type, &mut pool);
             for icmp_error in [IcmpError::TooBig { mtu: 1_280 }, IcmpError::ReassemblyTime] {
                 // Packet Too Big is exempt (RFC 4443 section 2.4(e.3)).
                 let exempt = too_big && matches!(icmp_error, IcmpError::TooBig { .. });
                 let error = error(icmp_error, &about, source, &mut pool);
-                assert_eq!(error.is_some(), answered || exempt, "{medium:?}: {icmp_error:?}");
+                assert_eq!(error.is_some(), answered || exempt, "{link_type:?}: {icmp_error:?}");
                 error.into_iter().for_each(|error| pool.give(error.into_buffer()));
             }
             pool.give(about.into_buffer());

@@ -76,8 +76,8 @@ pub fn fragment_v6(offset: usize, more: bool, payload: &[u8]) -> Vec<u8> {
 
 /// Parses a frame, which must be valid.
 #[track_caller]
-pub fn read(bytes: &[u8], medium: LinkType, pool: &mut Pool) -> Packet {
-    Frame::copy(bytes, medium, Ingress(3), pool).unwrap()
+pub fn read(bytes: &[u8], link_type: LinkType, pool: &mut Pool) -> Packet {
+    Frame::copy(bytes, link_type, Ingress(3), pool).unwrap()
 }
 
 /// Bytes without a pattern that a checksum would miss.

@@ -169,8 +169,8 @@ proptest! {
         if let Some(first) = bytes.first_mut() {
             *first = match version { 0 => 0x45, 1 => 0x60, _ => *first };
         }
-        for medium in [LinkType::Ip, LinkType::Ethernet, LinkType::Loopback, LinkType::Cooked, LinkType::Cooked2] {
-            survive_on(&bytes, medium, &mut pool);
+        for link_type in [LinkType::Ip, LinkType::Ethernet, LinkType::Loopback, LinkType::Cooked, LinkType::Cooked2] {
+            survive_on(&bytes, link_type, &mut pool);
         }
         prop_assert_eq!(pool.in_use_count(), 0);
     }
@@ -300,8 +300,8 @@ fn survive(frame: &[u8], pool: &mut Pool) {
 }
 
 /// Applies all operations on packets to the packet in a frame.
-fn survive_on(frame: &[u8], medium: LinkType, pool: &mut Pool) {
-    let Ok(mut packet) = Frame::copy(frame, medium, Ingress(0), pool) else { return };
+fn survive_on(frame: &[u8], link_type: LinkType, pool: &mut Pool) {
+    let Ok(mut packet) = Frame::copy(frame, link_type, Ingress(0), pool) else { return };
     let ip = *packet.ip();
     assert_eq!(packet.frame(), frame);
     assert!(ip.header_len <= ip.payload_at && u32::from(ip.payload_at) <= ip.len);

@@ -95,7 +95,7 @@ fn a_frame_that_is_no_packet_gives_its_bytes_back() {
     let mut bad_sum = frame(0, headers()[0].clone(), Transport::Udp, &noise(8));
     bad_sum[24] ^= 1;
     let cut = frame(2, headers()[0].clone(), Transport::Tcp, &noise(8))[..40].to_vec();
-    for (bytes, medium, expected) in [
+    for (bytes, link_type, expected) in [
         (&arp, LinkType::Ethernet, ParseError::NotIp),
         (&tagged, LinkType::Ethernet, ParseError::NotIp),
         (&other_version, LinkType::Ethernet, ParseError::BadVersion),
@@ -109,7 +109,7 @@ fn a_frame_that_is_no_packet_gives_its_bytes_back() {
         for at in [0, 10, 370, 500] {
             let mut buffer = pool.allocate(2_000).unwrap();
             buffer.put(at, bytes);
-            match Frame::read(buffer, at, bytes.len(), medium, Ingress(3)) {
+            match Frame::read(buffer, at, bytes.len(), link_type, Ingress(3)) {
                 Frame::Other(raw, unfit) => {
                     assert_eq!((raw.frame(), unfit), (&bytes[..], expected), "at {at}");
                     pool.give(raw.into_buffer());
@@ -164,18 +164,18 @@ fn a_link_header_that_is_too_long_is_refused() {
 }
 
 /// Parses a frame at offset `at` of a buffer.
-fn laid(bytes: &[u8], at: usize, medium: LinkType, pool: &mut Pool) -> Packet {
+fn laid(bytes: &[u8], at: usize, link_type: LinkType, pool: &mut Pool) -> Packet {
     let mut buffer = pool.allocate(at + bytes.len()).unwrap();
     buffer.put(at, bytes);
-    match Frame::read(buffer, at, bytes.len(), medium, Ingress(3)) {
+    match Frame::read(buffer, at, bytes.len(), link_type, Ingress(3)) {
         Frame::Ip(packet) => packet,
         Frame::Other(raw, unfit) => panic!("{unfit:?}: {:02x?}", raw.frame()),
     }
 }
 
 /// Returns a link header of `len` bytes for this EtherType.
-fn link(medium: LinkType, len: usize, ether_type: &[u8]) -> Vec<u8> {
-    match medium {
+fn link(link_type: LinkType, len: usize, ether_type: &[u8]) -> Vec<u8> {
+    match link_type {
         LinkType::Ethernet => {
             let tags: &[u8] = if len == 14 { &[] } else { &[0x88, 0xA8, 0, 9, 0x81, 0, 0, 7] };
             [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2], tags, ether_type].concat()

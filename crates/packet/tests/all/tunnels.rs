@@ -326,8 +326,8 @@ fn told(packet: &[u8]) -> Option<Tunnel> {
 }
 
 #[track_caller]
-fn told_on(frame: &[u8], medium: LinkType) -> Option<Tunnel> {
-    Tunnel::of(&read(frame, medium, &mut Pool::new(1 << 20)))
+fn told_on(frame: &[u8], link_type: LinkType) -> Option<Tunnel> {
+    Tunnel::of(&read(frame, link_type, &mut Pool::new(1 << 20)))
 }
 
 /// A port that no tunnel uses.

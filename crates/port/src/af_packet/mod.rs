@@ -27,7 +27,7 @@ use transmit::{Memory, Sending};
 pub struct PacketSocket {
     socket: OwnedFd,
     address: String,
-    medium: LinkType,
+    link_type: LinkType,
     offloads: Offloads,
     /// Length of the virtio-net header before each frame, in bytes.
     vnet_len: usize,
@@ -56,7 +56,7 @@ impl PacketSocket {
         let device = Device::new(name).map_err(failed)?;
         let index = device.index().map_err(failed)?;
         let hardware = device.hardware().map_err(failed)?;
-        let medium = medium(hardware).ok_or_else(|| {
+        let link_type = link_type(hardware).ok_or_else(|| {
             let why = format!(
                 "{address}: neither an Ethernet nor a plain IP interface (hardware type {hardware}); choose another"
             );
@@ -79,12 +79,13 @@ impl PacketSocket {
         }
         tried("set the buffer sizes", size_buffers(&socket, options.socket_buffer_len))?;
         // No frame arrives before `join` attaches the filter, so the filter numbers all frames.
-        let may_offload = options.may_offload && medium == LinkType::Ethernet && hardware != libc::ARPHRD_LOOPBACK;
+        let may_offload =
+            options.may_offload && link_type == LinkType::Ethernet && hardware != libc::ARPHRD_LOOPBACK;
         let opened = may_offload.then(|| FlowOffload::open(index.cast_unsigned(), options.lends_to)).transpose();
         let why_no_offload = opened.as_ref().err().map(ToString::to_string);
         let (flow_offload, filter) = opened.ok().flatten().unzip();
         tried("bind the socket", join(&socket, index, hardware, options.fanout, filter.as_ref()))?;
-        let fresh = PacketSocket::new(socket, address, (index, medium, mtu), vnet_len, options.offloads);
+        let fresh = PacketSocket::new(socket, address, (index, link_type, mtu), vnet_len, options.offloads);
         Ok(PacketSocket { flow_offload, why_no_offload, ..fresh })
     }
 
@@ -92,17 +93,17 @@ impl PacketSocket {
     fn new(
         socket: OwnedFd,
         address: String,
-        (index, medium, mtu): (i32, LinkType, usize),
+        (index, link_type, mtu): (i32, LinkType, usize),
         vnet_len: usize,
         offloads: Offloads,
     ) -> PacketSocket {
         PacketSocket {
             socket,
             address,
-            medium,
+            link_type,
             offloads,
             vnet_len,
-            layout: Layout::new(medium, mtu),
+            layout: Layout::new(link_type, mtu),
             receiving: Box::new(Receiving::new()),
             sending: Box::new(Sending::new(index)),
             missed: 0,
@@ -154,7 +155,7 @@ impl PacketSocket {
         let device = Device::new(name).map_err(gone)?;
         let index = device.index().map_err(gone)?;
         let hardware = device.hardware().map_err(gone)?;
-        let medium = medium(hardware).ok_or_else(|| {
+        let link_type = link_type(hardware).ok_or_else(|| {
             io::Error::other(format!("{address}: the interface has changed; restart the gateway"))
         })?;
         let mtu = device.mtu().map_err(gone)?;
@@ -162,7 +163,7 @@ impl PacketSocket {
         let adopt =
             |[map, entry, exit]: [OwnedFd; 3]| FlowOffload::adopt(map, [entry, exit], index.cast_unsigned());
         let flow_offload = flow_offload.map(adopt).transpose().map_err(gone)?;
-        let fresh = PacketSocket::new(socket, address, (index, medium, mtu), vnet_len, offloads);
+        let fresh = PacketSocket::new(socket, address, (index, link_type, mtu), vnet_len, offloads);
         Ok(PacketSocket { flow_offload, ..fresh })
     }
 
@@ -201,7 +202,7 @@ impl PacketSocket {
             let place = apart.as_ref().and_then(|apart| apart.place(index));
             // Header split ends at the batch's first frame that does not match.
             let may_stay = split_frame.len() == before_count + index;
-            let laid = Split { at: layout.at, len: 0, medium: self.medium, ingress };
+            let laid = Split { at: layout.at, len: 0, link_type: self.link_type, ingress };
             match self.receiving.take(index, layout, self.vnet_len, laid, place, may_stay) {
                 Some(ReceivedFrame::Split(it)) => split_frame.push(it),
                 Some(ReceivedFrame::Single(buffer, laid, header)) => {
@@ -218,13 +219,13 @@ impl PacketSocket {
     /// Sends a batch, and returns the number of frames that the kernel accepted. If the kernel has no contiguous
     /// memory for a long frame, the frame is sent alone in scattered memory.
     fn send(&mut self, batch: &[TxFrame<'_>]) -> io::Result<usize> {
-        let PacketSocket { sending, socket, vnet_len, medium, flow_offload, .. } = self;
+        let PacketSocket { sending, socket, vnet_len, link_type, flow_offload, .. } = self;
         // The program that unfolds VLAN tags is attached only with flow offload.
-        let medium = &(*medium, flow_offload.is_some() && *medium == LinkType::Ethernet);
+        let link_type = &(*link_type, flow_offload.is_some() && *link_type == LinkType::Ethernet);
         let is_long = |wire: &TxFrame<'_>| wire.header.len() + wire.payload.len() > PAGE_LEN;
-        match (sending.call(socket, batch, *vnet_len, *medium, Memory::OnePiece), batch) {
+        match (sending.call(socket, batch, *vnet_len, *link_type, Memory::OnePiece), batch) {
             (Err(error), [first, ..]) if error.raw_os_error() == Some(libc::ENOBUFS) && is_long(first) => {
-                sending.call(socket, &batch[..1], *vnet_len, *medium, Memory::Fragments)
+                sending.call(socket, &batch[..1], *vnet_len, *link_type, Memory::Fragments)
             }
             (outcome, _) => outcome,
         }
@@ -251,8 +252,8 @@ impl Port for PacketSocket {
         &self.address
     }
 
-    fn medium(&self) -> LinkType {
-        self.medium
+    fn link_type(&self) -> LinkType {
+        self.link_type
     }
 
     fn offloads(&self) -> Offloads {
@@ -275,7 +276,7 @@ impl Port for PacketSocket {
         split_frame: &mut Vec<SplitFrame>,
         frames: &mut Vec<Frame>,
     ) -> io::Result<Received> {
-        let link_len = if self.medium == LinkType::Ethernet { ETHERNET_LEN } else { 0 };
+        let link_len = if self.link_type == LinkType::Ethernet { ETHERNET_LEN } else { 0 };
         let places = Some(places).filter(|places| self.layout.takes(places, Some(link_len)));
         self.receive_batch(ingress, pool, places, split_frame, frames)
     }
@@ -336,7 +337,7 @@ impl Port for PacketSocket {
 }
 
 /// Returns the link type for an interface's hardware type (linux/if_arp.h); `None` if the type is unsupported.
-fn medium(hardware: u16) -> Option<LinkType> {
+fn link_type(hardware: u16) -> Option<LinkType> {
     match hardware {
         libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Some(LinkType::Ethernet),
         libc::ARPHRD_NONE | libc::ARPHRD_PPP | ARPHRD_RAWIP | libc::ARPHRD_TUNNEL | libc::ARPHRD_TUNNEL6 => {

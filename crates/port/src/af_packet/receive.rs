@@ -167,7 +167,7 @@ impl Receiving {
         };
         let header = VnetHeader::read(&landing.vnet);
         Some(match tag {
-            Some(tag) if laid.medium == LinkType::Ethernet && len >= ADDRESSES_LEN => {
+            Some(tag) if laid.link_type == LinkType::Ethernet && len >= ADDRESSES_LEN => {
                 insert_tag(&mut buffer, laid.at, tag);
                 let laid = Split { at: laid.at - TAG_LEN, len: len + TAG_LEN, ..laid };
                 ReceivedFrame::Single(buffer, laid, header.moved_by(TAG_LEN as u16))

@@ -3,7 +3,7 @@
 //! A frame must not reach a socket before the socket has joined its group. So the order of these system calls
 //! matters.
 
-use super::medium;
+use super::link_type;
 use crate::options::{Fanout, FanoutMode};
 use crate::vnet;
 use linux::device::checked;
@@ -67,7 +67,7 @@ pub(super) fn join(
         let number = i32::from(group) | (spread_number(spread) | IGNORES_OUTGOING) << 16;
         set(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, number)?;
         if let FanoutMode::Steered(count) = spread {
-            let start = if medium(hardware) == Some(LinkType::Ip) { Start::Packet } else { Start::Steered };
+            let start = if link_type(hardware) == Some(LinkType::Ip) { Start::Packet } else { Start::Steered };
             let program = steer::program(start, count)?;
             // The group keeps the program.
             set(socket, libc::SOL_PACKET, libc::PACKET_FANOUT_DATA, program.as_raw_fd())?;

@@ -55,7 +55,7 @@ impl Sending {
         socket: &OwnedFd,
         wires: &[TxFrame<'_>],
         vnet_len: usize,
-        (medium, folds): (LinkType, bool),
+        (link_type, folds): (LinkType, bool),
         memory: Memory,
     ) -> io::Result<usize> {
         for (index, wire) in wires.iter().enumerate() {
@@ -85,7 +85,7 @@ impl Sending {
                 header.msg_namelen = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
             }
             // Without a link header the kernel has to be told the protocol.
-            if medium == LinkType::Ip {
+            if link_type == LinkType::Ip {
                 let is_version_6 = wire.header.first().is_some_and(|first| first >> 4 == 6);
                 header.msg_name = (&raw mut self.link_addresses[usize::from(is_version_6)]).cast();
                 header.msg_namelen = size_of::<libc::sockaddr_ll>() as libc::socklen_t;

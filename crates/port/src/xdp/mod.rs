@@ -360,7 +360,7 @@ impl Port for XdpSocket {
         &self.address
     }
 
-    fn medium(&self) -> LinkType {
+    fn link_type(&self) -> LinkType {
         LinkType::Ethernet
     }
 

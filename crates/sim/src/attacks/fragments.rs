@@ -371,7 +371,7 @@ pub fn wrapping_lengths(field: &mut Field) -> Verdict {
 /// protocol, identification, VLAN or ingress port.
 pub fn short_keys(field: &mut Field) -> Verdict {
     let mut testbed = field.host();
-    testbed.medium = LinkType::Ethernet;
+    testbed.link_type = LinkType::Ethernet;
     let (mut now, mut number) = (Clock::default(), 0u64);
     for round in 0..field.times(20_000, 300) {
         for part in 0..7u32 {

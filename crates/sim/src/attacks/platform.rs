@@ -17,18 +17,21 @@ use packet::LinkType;
 /// short must be forwarded unparsed, with a counted reason.
 pub fn short_frames(field: &mut Field) -> Verdict {
     let media = [LinkType::Ip, LinkType::Ethernet, LinkType::Loopback, LinkType::Cooked, LinkType::Cooked2];
-    for medium in media {
+    for link_type in media {
         let mut testbed = field.border();
-        (testbed.medium, testbed.has_right_sums) = (medium, false);
+        (testbed.link_type, testbed.has_right_sums) = (link_type, false);
         let (mut now, mut number, mut wholes) = (Clock::default(), 0, 0);
         for _ in 0..field.times(4_000, 60) {
             for len in 0..=60usize {
                 let packet = anything(field, &mut number);
                 let is_packet = !field.rng.one_in(3);
-                let mut frame =
-                    if is_packet { on_link(field, medium, &packet) } else { craft::bytes(field.rng.number(), 60) };
+                let mut frame = if is_packet {
+                    on_link(field, link_type, &packet)
+                } else {
+                    craft::bytes(field.rng.number(), 60)
+                };
                 // The shortest frame that can contain a packet: without VLAN tags, and with an IPv4 header.
-                let least = link_len_min(medium) + V4_LEN;
+                let least = link_len_min(link_type) + V4_LEN;
                 let is_whole = is_packet && frame.len() <= len;
                 let is_cut = is_packet && frame.len() > len || len < least;
                 frame.resize(len, 0);
@@ -37,24 +40,24 @@ pub fn short_frames(field: &mut Field) -> Verdict {
                 let [read, passed] = [fates(&testbed)[0] - read, fates(&testbed)[1] - passed];
                 holds(!(is_whole && read != 1 || is_cut && passed != 1) && read + passed == 1, || {
                     format!(
-                        "a frame of {len} bytes on {medium:?} is parsed {read} times, and passes {passed} times"
+                        "a frame of {len} bytes on {link_type:?} is parsed {read} times, and passes {passed} times"
                     )
                 })?;
                 wholes += u64::from(is_whole);
             }
         }
-        holds(wholes > 0, || format!("no frame on {medium:?} holds a packet"))?;
+        holds(wholes > 0, || format!("no frame on {link_type:?} holds a packet"))?;
         field.end(&mut testbed)?;
     }
     Ok(())
 }
 
 /// Puts a packet behind a header of the link type. On Ethernet, half of the packets get a VLAN tag.
-fn on_link(field: &mut Field, medium: LinkType, packet: &[u8]) -> Vec<u8> {
+fn on_link(field: &mut Field, link_type: LinkType, packet: &[u8]) -> Vec<u8> {
     let is_v4 = packet[0] >> 4 == 4;
     let kind: [u8; 2] = if is_v4 { [8, 0] } else { [0x86, 0xDD] };
     let station = [2, 0, 0, 0, 0, 1, 0, 0];
-    match medium {
+    match link_type {
         LinkType::Ip => packet.to_vec(),
         LinkType::Ethernet => in_ethernet(if field.rng.one_in(2) { &[7] } else { &[] }, packet),
         LinkType::Loopback => [&[0, 0, 0, if is_v4 { 2 } else { 30 }], packet].concat(),
@@ -65,8 +68,8 @@ fn on_link(field: &mut Field, medium: LinkType, packet: &[u8]) -> Vec<u8> {
 }
 
 /// Minimum header length of a link type, in bytes.
-fn link_len_min(medium: LinkType) -> usize {
-    match medium {
+fn link_len_min(link_type: LinkType) -> usize {
+    match link_type {
         LinkType::Ip => 0,
         LinkType::Ethernet => 14,
         LinkType::Loopback => 4,

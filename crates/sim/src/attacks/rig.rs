@@ -28,7 +28,7 @@ pub struct Rig {
     directions: [RigDirection; 2],
     now: Time,
     /// Link type of the attack's frames.
-    pub medium: LinkType,
+    pub link_type: LinkType,
     /// Ingress port number of the attack's frames.
     pub ingress: u32,
     /// Whether all packets of the attack have correct transport checksums. If so, the output must, too.
@@ -92,7 +92,7 @@ impl Rig {
             batch: Batch::default(),
             directions,
             now: Time::ZERO,
-            medium: LinkType::Ip,
+            link_type: LinkType::Ip,
             ingress: 0,
             has_right_sums: true,
             packets: 0,
@@ -125,7 +125,7 @@ impl Rig {
         self.pass_time(at)?;
         let ingress = Ingress(self.ingress << 1 | toward as u32);
         let mut bystanders = self.background.take();
-        let is_shared = (toward, self.medium) == (Toward::Wide, LinkType::Ip);
+        let is_shared = (toward, self.link_type) == (Toward::Wide, LinkType::Ip);
         let (mut burst, mut others) = (Vec::new(), Vec::new());
         for frame in frames {
             self.packets += 1;
@@ -135,7 +135,7 @@ impl Rig {
                 bystanders.each_due(|frame| beside.push((Ingress(7), Cow::Owned(frame))));
             }
         }
-        self.take(toward, self.medium, &burst)?;
+        self.take(toward, self.link_type, &burst)?;
         self.take(Toward::Wide, LinkType::Ip, &others)?;
         let Some(mut bystanders) = bystanders else { return Ok(()) };
         let arrived = self.bystanders_take(&mut bystanders);
@@ -271,7 +271,7 @@ impl Rig {
     }
 
     /// Processes frames that arrive at the same time, as one batch.
-    fn take(&mut self, toward: Toward, medium: LinkType, burst: &[(Ingress, Cow<'_, [u8]>)]) -> Verdict {
+    fn take(&mut self, toward: Toward, link_type: LinkType, burst: &[(Ingress, Cow<'_, [u8]>)]) -> Verdict {
         if burst.is_empty() {
             return Ok(());
         }
@@ -281,9 +281,9 @@ impl Rig {
         let (mut places, pool) = engine.places(direction);
         for (ingress, frame) in burst {
             let split_count = batch.split.len();
-            batch.receive(frame, medium, *ingress, places.as_mut(), pool);
+            batch.receive(frame, link_type, *ingress, places.as_mut(), pool);
             if let Some(split) = batch.split.get_mut(split_count) {
-                let link_len = Link::parse(medium, frame).map_or(0, |link| link.len);
+                let link_len = Link::parse(link_type, frame).map_or(0, |link| link.len);
                 if let Ok(ip) = Ip::parse(&frame[link_len..]) {
                     *came += Tally::new(1, ip.payload_len());
                 }

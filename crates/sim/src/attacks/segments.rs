@@ -166,7 +166,7 @@ pub fn payloads(field: &mut Field) -> Verdict {
     for (role, mode) in BOTH_MODES {
         let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
         let mut testbed = field.rig(&gateway, [9_000, 1_500]);
-        testbed.medium = LinkType::Ethernet;
+        testbed.link_type = LinkType::Ethernet;
         let mut now = Clock::default();
         for round in 0..field.times(60_000, 800) {
             let mut stream = Stream::new(round, round % 2 == 1);
@@ -196,7 +196,7 @@ pub fn padded(field: &mut Field) -> Verdict {
     for (role, mode) in BOTH_MODES {
         let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
         let mut testbed = field.rig(&gateway, [9_000, 1_500]);
-        testbed.medium = LinkType::Ethernet;
+        testbed.link_type = LinkType::Ethernet;
         let mut now = Clock::default();
         let mut stream = Stream::new(field.seed, false);
         for round in 0..field.times(200_000, 3_000) {

@@ -89,13 +89,13 @@ mod tests {
             ("7,without=junk,bend=too-long", "7,without=malformed,bug=too-long"),
         ] {
             let case: Case = now.parse().unwrap_or_else(|error| panic!("{now}: {error}"));
-            assert_eq!(former.parse(), Ok(case.clone()), "{former}");
+            assert_eq!(former.parse::<Case>(), Ok(case.clone()), "{former}");
             assert_eq!(case.to_string(), now);
         }
         for bug in InjectedBug::ALL {
             let case = Case { bug: Some(bug), ..Case::of(7) };
-            assert_eq!(format!("7,bend={}", bug.name()).parse(), Ok(case.clone()));
-            assert_eq!(format!("7,bug={}", bug.name()).parse(), Ok(case));
+            assert_eq!(format!("7,bend={}", bug.name()).parse::<Case>(), Ok(case.clone()));
+            assert_eq!(format!("7,bug={}", bug.name()).parse::<Case>(), Ok(case));
         }
     }
 }

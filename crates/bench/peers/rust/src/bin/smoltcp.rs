@@ -114,7 +114,7 @@ impl<'p, I: Iterator<Item = &'p [u8]>> Device for Port<I> {
 
     fn capabilities(&self) -> DeviceCapabilities {
         let mut capabilities = DeviceCapabilities::default();
-        capabilities.medium = Medium::Ip;
+        capabilities.link_type = Medium::Ip;
         capabilities.max_transmission_unit = 65_535;
         if !self.checksummed {
             capabilities.checksum.ipv4 = Checksum::None;
