@@ -96,11 +96,11 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Reads the value of a required key. `set_narrow_route` is the fix in the message about an absent key.
-    pub fn need<T>(&self, key: &str, mend: &str, notes: &mut Notes, read: Read<'_, T>) -> Given<T> {
+    /// Reads the value of a required key. `fix` is the fix in the message about an absent key.
+    pub fn need<T>(&self, key: &str, fix: &str, notes: &mut Notes, read: Read<'_, T>) -> Given<T> {
         match self.take(key, notes, read) {
             Given::Not => {
-                notes.missing(self.at, self.name_of(key), "this key is missing", mend);
+                notes.missing(self.at, self.name_of(key), "this key is missing", fix);
                 Given::Wrong
             }
             given => given,
@@ -202,7 +202,7 @@ impl<'a> Table<'a> {
             if known.contains(&text) {
                 continue;
             }
-            let mend = match nearest(text, known.iter().copied()) {
+            let fix = match nearest(text, known.iter().copied()) {
                 Some(nearest) => {
                     notes.misspelt(self.name_of(nearest));
                     format!("write {nearest}")
@@ -210,7 +210,7 @@ impl<'a> Table<'a> {
                 None => advice(text)
                     .unwrap_or_else(|| format!("remove it, or write one of {}", value::either(known, "and"))),
             };
-            notes.wrong(key.span().start, self.name_of(text), Wrong::new("unknown key", mend));
+            notes.wrong(key.span().start, self.name_of(text), Wrong::new("unknown key", fix));
         }
     }
 

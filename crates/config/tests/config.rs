@@ -10,6 +10,16 @@ use wideload_config::{Config, Holding, Place, Raise, Role, SideConfig, Stage};
 
 // Each case is a line of a valid file and the text that replaces it (↵ ends a line). The expected report is below
 // it.
+// Requests to the control socket name stages too.
+#[test]
+fn stages_have_their_names_of_version_0_1_too() {
+    for (former, name) in [("join", "merge"), ("lease", "flow-offload")] {
+        assert_eq!(Stage::named(former), Stage::named(name));
+        assert_eq!(Stage::named(former).map(Stage::name), Some(name));
+    }
+    assert_eq!(Stage::named("joins"), None);
+}
+
 #[test]
 fn two_hundred_broken_configurations_are_refused_with_line_and_key() {
     let mut actual = String::new();

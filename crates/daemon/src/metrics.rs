@@ -377,7 +377,7 @@ impl MetricsText<'_, '_> {
         };
         let labels = |label, stage| with(direction_labels(label), "stage", stage);
         let on = rows().map(|(label, it)| (labels(label, &it.stage[..]), Value::Gauge(it.is_on.into())));
-        self.write("stage_on", "1 if the stage is on, 0 if it is bypassed.", None, on)?;
+        self.write("stage_on", "1 if the stage is on, 0 if it is bypassed or not configured.", None, on)?;
         let held = rows().map(|(label, it)| (labels(label, &it.stage[..]), Value::Gauge(it.held.bytes)));
         self.write("stage_held_payload", "Payload that the stage holds.", Some(Unit::Bytes), held)
     }
@@ -529,7 +529,7 @@ impl Names {
             return names;
         }
         let (former, former_unit) = match former.unwrap_or(name) {
-            // In version 0.1, the metric of this counter had no separate unit.
+            // In version 0.1, "wires" was the unit too, and the name of the series was the same.
             "wires" => named_with(former_front, "wires", "times"),
             former => named_with(former_front, former, unit),
         };

@@ -32,7 +32,7 @@ enum Layout {
 }
 
 impl HeaderMatch {
-    /// Creates the match for packets that follow `packet`, whose facts are `close_gracefully`. `None` for unsupported layouts,
+    /// Creates the match for packets that follow `packet`, whose facts are `part`. `None` for unsupported layouts,
     /// and for a segment that ends a run (R116).
     pub fn of(packet: &Packet, part: &SegmentFacts) -> Option<HeaderMatch> {
         let tcp = part.tcp.filter(|tcp| !tcp.ends())?;

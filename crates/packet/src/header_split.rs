@@ -85,7 +85,7 @@ struct FrameSpan {
 }
 
 impl<'a> PayloadSlots<'a> {
-    /// Creates slots in `rest`, the missing end of an open datagram, and then in the buffers `unique_head`. `taken_count`
+    /// Creates slots in `rest`, the missing end of an open datagram, and then in the buffers `fresh`. `taken_count`
     /// is set to 0, and incremented for each slot that the iterator returns.
     pub fn new(
         grid: SlotLayout,

@@ -24,7 +24,7 @@ pub(crate) fn draw(seed: u64, question: Question, index: u64) -> u64 {
     mix(mix(seed ^ mix(question as u64)).wrapping_add(index.wrapping_mul(GOLDEN)))
 }
 
-/// Whether an event with probability `allocate` happens to packet `index`.
+/// Whether an event with probability `share` happens to packet `index`.
 pub(crate) fn befalls(share: f64, seed: u64, question: Question, index: u64) -> bool {
     share > 0.0 && unit(draw(seed, question, index)) < share
 }
@@ -111,7 +111,7 @@ impl Iterator for Losses {
     }
 }
 
-/// The offsets of flipped bits in packet `index`, in bits. Each bit flips with probability `allocate`.
+/// The offsets of flipped bits in packet `index`, in bits. Each bit flips with probability `share`.
 ///
 /// Only the gaps between flipped bits are drawn, so long packets with few errors cost little.
 pub(crate) fn flipped_bits(share: f64, seed: u64, index: u64, bit_count: u64) -> impl Iterator<Item = u64> {

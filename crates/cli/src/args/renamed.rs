@@ -93,7 +93,21 @@ mod tests {
         assert_eq!(values, BTreeSet::from(owned));
     }
 
-    /// Compares two command lines that differ in the option or in its value, with a blank and with `=` between them.
+    #[test]
+    fn each_former_name_is_a_warning() {
+        let of = |line: &str| warnings(line.split(' ').map(str::to_owned)).len();
+        assert_eq!(of("rewrite a b --mtu 9000 --fragment-policy merge --off merge --timeout 1"), 0);
+        assert_eq!(of("rewrite a b --mtu 9000 --join graceful --patience=0.1"), 3);
+        assert_eq!(
+            of("rewrite a b --join=hop --join-for 10.0.0.0/8 --off coalesce,join --answer-from 192.0.2.1"),
+            5
+        );
+        assert_eq!(of("rewrite -- --join graceful"), 0);
+        assert_eq!(of("lab differential --trains 5"), 1);
+        assert_eq!(of("lab border --scene plain,apart,trains"), 2);
+    }
+
+    /// Compares two command lines with different options or values, with a blank and with `=` between them.
     fn compare(command: &str, former: [&str; 2], now: [&str; 2], names: [&str; 2]) {
         for between in [" ", "="] {
             let [former, now] = [former, now].map(|words| format!("wideload {command} {}", words.join(between)));
@@ -124,18 +138,4 @@ mod tests {
         ("lab border", "--scene", "tso"),
     ];
     const REWRITE: &str = "rewrite in.pcap out.pcap --mtu 9000";
-
-    #[test]
-    fn each_former_name_is_a_warning() {
-        let of = |line: &str| warnings(line.split(' ').map(str::to_owned)).len();
-        assert_eq!(of("rewrite a b --mtu 9000 --fragment-policy merge --off merge --timeout 1"), 0);
-        assert_eq!(of("rewrite a b --mtu 9000 --join graceful --patience=0.1"), 3);
-        assert_eq!(
-            of("rewrite a b --join=hop --join-for 10.0.0.0/8 --off coalesce,join --answer-from 192.0.2.1"),
-            5
-        );
-        assert_eq!(of("rewrite -- --join graceful"), 0);
-        assert_eq!(of("lab differential --trains 5"), 1);
-        assert_eq!(of("lab border --scene plain,apart,trains"), 2);
-    }
 }

@@ -28,8 +28,7 @@ fn a_former_option_gives_the_same_output_and_a_warning() {
 fn file_names_need_not_be_utf8() {
     let scratch = Scratch::new();
     let bulk = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../captures/tcp_bulk.pcap");
-    let [input, output] =
-        [b"\xe9.pcap", b"\xe8.pcap"].map(|name| scratch.0.path().join(OsStr::from_bytes(name)));
+    let [input, output] = [b"\xe9.pcap", b"\xe8.pcap"].map(|name| scratch.0.path().join(OsStr::from_bytes(name)));
     fs::copy(&bulk, &input).unwrap();
     let expected = scratch.path("expected.pcap");
     for (paths, timeout) in [([&bulk, &expected], "--timeout"), ([&input, &output], "--patience")] {

@@ -96,7 +96,7 @@ fn run_live(page: &str) -> Result<Completion, Failed> {
 }
 
 /// The lines of `.ci/run` that take the test command and run it.
-const CI_PARTS: [&str; 4] =
-    ["\ntest_command() {\n", "command=$(test_command)\n", " bash -euo pipefail -c \"$command\"", "\n    run_tests\n"];
+const CI_PARTS: [&str; 3] =
+    ["command=$(test_command)\n", " bash -euo pipefail -c \"$command\"", "\n    run_tests\n"];
 /// Runs only the function of `.ci/run` that takes the command.
 const CI_TAKES: &str = r"source <(sed -n '/^test_command() {$/,/^}$/p' .ci/run) && test_command";

@@ -49,10 +49,10 @@ pub struct AttackRow {
     pub attack: &'static str,
     /// Number of packets that the attack sent.
     pub packets: u64,
-    /// `held`: no law was violated. `broken`: a law was violated. `pending_requests` and `live`: the attack was not
+    /// `held`: no law was violated. `broken`: a law was violated. `waiting` and `live`: the attack was not
     /// simulated.
     pub verdict: &'static str,
-    /// For `broken`, the violation; for `pending_requests`, the missing component; for `live`, the tests with real ports
+    /// For `broken`, the violation; for `waiting`, the missing component; for `live`, the tests with real ports
     /// that cover the attack.
     pub what: String,
     /// Command that repeats the attack; `None` unless the attack broke a law.

@@ -88,7 +88,7 @@ mod tests {
             ("7,without=loss+junk+mark,flows=0+2,count=12", "7,without=loss+malformed+mark,flows=0+2,count=12"),
             ("7,without=junk,bend=too-long", "7,without=malformed,bug=too-long"),
         ] {
-            let case: Case = now.parse().unwrap_or_else(|error| panic!("{now}: {error}"));
+            let case = now.parse::<Case>().unwrap_or_else(|error| panic!("{now}: {error}"));
             assert_eq!(former.parse::<Case>(), Ok(case.clone()), "{former}");
             assert_eq!(case.to_string(), now);
         }
