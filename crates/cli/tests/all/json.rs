@@ -44,6 +44,31 @@ fn every_output_begins_with_its_schema_and_has_the_listed_keys() {
 }
 
 #[test]
+fn every_listed_key_is_on_the_page() {
+    let page = fs::read_to_string(at("../../docs/json.md")).unwrap();
+    let listed = fs::read_to_string(at("tests/all/json_keys.txt")).unwrap();
+    let mut missing = Vec::new();
+    for section in listed.split("\n## ").skip(1) {
+        let (name, keys) = section.split_once('\n').unwrap();
+        let heading = match name {
+            "status" => "## Control socket".to_owned(),
+            lab if lab.starts_with("lab ") => "## `lab ... --json`".to_owned(),
+            name => format!("## `{name}`"),
+        };
+        let (_, part) = page.split_once(&heading).unwrap_or_else(|| panic!("json.md has no {heading}"));
+        let part = part.split("\n## ").next().unwrap();
+        // The tables have dotted names in backquotes, or `.name` after another key of the same object.
+        let words: BTreeSet<&str> = part.split(|it: char| !it.is_alphanumeric() && it != '_').collect();
+        let keys = keys.lines().filter(|key| !key.is_empty());
+        // COUNTERS.md lists the counters.
+        let keys = keys.filter(|key| !COUNTER_MAPS.iter().any(|map| key.contains(map)));
+        let leaves = keys.filter_map(|key| Some((key, key.rsplit('.').next()?.trim_end_matches("[]"))));
+        missing.extend(leaves.filter(|(_, leaf)| !words.contains(leaf)).map(|(key, _)| format!("{name}: {key}")));
+    }
+    assert!(missing.is_empty(), "keys without a row in docs/json.md: {missing:#?}");
+}
+
+#[test]
 fn the_schema_is_the_first_key_of_an_object() {
     let value = serde_json::json!({ "a": [1.5] });
     assert_eq!(line(&value).unwrap(), "{\"schema\":2,\"a\":[1.5]}\n");
@@ -243,3 +268,6 @@ fn at(path: &str) -> String {
 const HEAD: &str = "\
 The keys of the JSON outputs: tests/all/json.rs writes this list, and compares it with the program.
 ";
+
+/// Maps whose keys are names of counters.
+const COUNTER_MAPS: [&str; 5] = [".events.", ".came.", ".went.", ".passed.", ".retired."];
