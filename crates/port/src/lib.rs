@@ -77,13 +77,13 @@
 //!                 let mut packets = WirePackets::of(&packet);
 //!                 while let Some(WirePacket { header, payload }) = packets.next() {
 //!                     // A port that is full returns 0, a port that is down an error: the packet is lost.
-//!                     let _ = ports[exit].transmit(&[TxFrame { header, payload, to_do: TxOffload::default() }]);
+//!                     let _ = ports[exit].transmit(&[TxFrame { header, payload, offload: TxOffload::default() }]);
 //!                 }
 //!                 gateway.recycle(direction, packet);
 //!             }
 //!             Egress::PassThrough(frame, reason) => {
 //!                 // Not a valid IP packet: the frame leaves unchanged.
-//!                 let whole = TxFrame { header: frame.frame(), payload: &[], to_do: TxOffload::default() };
+//!                 let whole = TxFrame { header: frame.frame(), payload: &[], offload: TxOffload::default() };
 //!                 let _ = ports[exit].transmit(&[whole]);
 //!                 let out = gateway.output_mut(direction);
 //!                 out.ledger.pass(reason.into(), frame.frame().len());

@@ -59,7 +59,8 @@ fn every_listed_key_is_on_the_page() {
         let part = part.split("\n## ").next().unwrap();
         // The tables have dotted names in backquotes, or `.name` after another key of the same object.
         let words: BTreeSet<&str> = part.split(|it: char| !it.is_alphanumeric() && it != '_').collect();
-        let keys = keys.lines().filter(|key| !key.is_empty());
+        // The head of the page describes `schema`.
+        let keys = keys.lines().filter(|key| !key.is_empty() && *key != "schema");
         // COUNTERS.md lists the counters.
         let keys = keys.filter(|key| !COUNTER_MAPS.iter().any(|map| key.contains(map)));
         let leaves = keys.filter_map(|key| Some((key, key.rsplit('.').next()?.trim_end_matches("[]"))));
