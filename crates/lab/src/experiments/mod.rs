@@ -76,6 +76,13 @@ pub struct Conditions {
 }
 
 impl Conditions {
+    /// Returns conditions that are the same on every machine.
+    #[cfg(test)]
+    fn made_up() -> Conditions {
+        let (kernel, build) = ("6.12.38".to_owned(), "1.2.3 release".to_owned());
+        Conditions { kernel, processors: 4, load: vec![0.5, 0.25, 1.0], rounds: 1, build }
+    }
+
     /// Reads the current kernel release, CPU count and load.
     pub fn here(rounds: usize) -> Conditions {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();

@@ -671,13 +671,7 @@ mod tests {
         let merging = PartReport { count: 64, cases: 64, same: 64, ..PartReport::new(Kind::Merging) };
         let mut met = Tallies::default();
         met.count(&[Known::UnequalRepeat, Known::Early]);
-        let conditions = Conditions {
-            kernel: "6.12.38".to_owned(),
-            processors: 4,
-            load: vec![0.5, 0.25, 1.0],
-            rounds: 1,
-            build: "1.2.3 release".to_owned(),
-        };
+        let conditions = Conditions::made_up();
         let whole = Differential { conditions, seed: 7, parts: vec![reassembly, merging], known: met.rows() };
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/reports/differential.txt");
         testkit::golden(path, &whole.to_string());

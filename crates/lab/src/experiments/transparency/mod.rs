@@ -653,13 +653,7 @@ mod tests {
             noted(wide_interface, "socket-ttl", Middle::Bypassed, "all 2000 bytes", "lost"),
         ];
         let differences = rows.iter().flat_map(|row| &row.names).map(|&name| (name, sentence(name))).collect();
-        let conditions = Conditions {
-            kernel: "6.12.38".to_owned(),
-            processors: 4,
-            load: vec![0.5, 0.25, 1.0],
-            rounds: 1,
-            build: "1.2.3 release".to_owned(),
-        };
+        let conditions = Conditions::made_up();
         let whole = Transparency { conditions, rows, differences, seconds: 12.0 };
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/reports/transparency.txt");
         testkit::golden(path, &whole.to_string());
