@@ -6,7 +6,7 @@
 use crate::devices::{Below, Device, Path};
 use crate::net::{
     CABLES, Datagrams, Delivered, Links, Middle, Net, PORT, ROUTERS, TIMEOUT, WIDE_INTERFACES, alike_by, bound, ip,
-    lay_with, payload, run, v4, v6,
+    kernel_counters, lay_with, payload, run, twice, v4, v6,
 };
 use linux::features::{self, Toggle};
 use linux::sockets;
@@ -42,7 +42,7 @@ fn between(device: &Device, kernel: Middle, middles: &[Middle]) {
         alike_by(Links { lay: &lay_all, ..CABLES }, kernel, middles, tunnel, |net, _| {
             let far = if is_host { &net.middle } else { &net.wide };
             let before = net.taken_from_narrow();
-            let outcome = talk(device, &net.narrow, far);
+            let outcome = talk(device, &net.narrow, far, &|| net.counters());
             assert!(net.is_right());
             // The kernel processes unfragmented packets itself.
             if net.has_gateway() && path == Path::TooLong {
@@ -87,7 +87,15 @@ pub fn border(device: &Device) {
                 path,
                 [(&three_hosts.narrow, ("10.77.0.2", "fd77::2")), (&three_hosts.wide, ("10.77.0.1", "fd77::1"))],
             );
-            let outcome = talk(device, &three_hosts.narrow, &three_hosts.wide);
+            let counters = || {
+                let hosts = [&three_hosts.narrow, &three_hosts.middle, &three_hosts.wide].map(kernel_counters);
+                let gateway = match &middle {
+                    three_hosts::Middle::Gateway(service) => Some(service.snapshots().unwrap()),
+                    _ => None,
+                };
+                format!("{}\n{gateway:#?}", hosts.join("\n"))
+            };
+            let outcome = talk(device, &three_hosts.narrow, &three_hosts.wide, &counters);
             if let three_hosts::Middle::Gateway(service) = &middle {
                 for snapshot in service.snapshots().unwrap() {
                     assert!(snapshot.directions.iter().all(|direction| direction.broken.is_none()));
@@ -152,7 +160,8 @@ fn join_received(host: &Host, name: &str) {
 }
 
 /// Sends TCP, datagrams and UDP GSO packets through the tunnel, in both directions, and checks that all arrive.
-fn talk(device: &Device, one: &Host, other: &Host) -> Vec<(bool, Delivered, usize)> {
+/// `counters` are printed if some do not.
+fn talk(device: &Device, one: &Host, other: &Host, counters: &dyn Fn() -> String) -> Vec<(bool, Delivered, usize)> {
     let directions = [(one, other, 2), (other, one, 1)];
     let mut outcome = Vec::new();
     for (from, to, number) in directions {
@@ -163,8 +172,10 @@ fn talk(device: &Device, one: &Host, other: &Host) -> Vec<(bool, Delivered, usiz
             }
             let transfer = traffic::tcp(from.space(), to.space(), target, TCP_LEN, 1);
             let transfer = transfer.unwrap_or_else(|error| panic!("TCP to {target}: {error}"));
-            let delivered = Datagrams::new(from, to, target).send();
-            outcome.push((transfer.intact, delivered, segments(from, to, target)));
+            let delivered = twice(|| Datagrams::new(from, to, target).send(), Delivered::is_all, counters);
+            let segments =
+                twice(|| segments(from, to, target), |count| *count == SEGMENT_COUNT * GSO_COUNT, counters);
+            outcome.push((transfer.intact, delivered, segments));
         }
     }
     let is_right = |(intact, delivered, segment_count): &(bool, Delivered, usize)| {
