@@ -24,9 +24,10 @@ use syn::{Attribute, ImplItem, Item, ItemUse, Macro, Meta, UseTree, Visibility};
 use workspace::{Texts, crates, name_of, read, sources};
 
 /// The crates by their folders, the lowest floor first. Crates on one floor do not use each other.
-const FLOORS: [&[&str]; 10] = [
+const FLOORS: [&[&str]; 11] = [
     &["simd", "testkit"],
     &["packet"],
+    &["pmtu"],
     &["engine", "capture", "linux"],
     &["offload"],
     &["port"],
