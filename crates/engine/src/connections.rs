@@ -8,9 +8,11 @@
 
 use crate::flows::{FlowKey, FlowTable, Found};
 use crate::keyed_hash::Secret;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Reason};
 use crate::mss::{Border, Mss, Raise};
 use crate::output::Output;
+use crate::paths::Paths;
+use crate::table::Handle;
 use crate::toward::Toward;
 use packet::icmp::IcmpError;
 use packet::{Address, Frame, Ingress, Packet, SegmentLimit, Time};
@@ -20,6 +22,8 @@ use packet::{Address, Frame, Ingress, Packet, SegmentLimit, Time};
 pub struct Connections {
     pub(crate) flows: FlowTable,
     mss: Option<Mss>,
+    /// The paths behind a border. `None` in other roles.
+    paths: Option<Paths>,
 }
 
 /// The key of a known connection.
@@ -27,17 +31,18 @@ pub struct Connections {
 pub struct Connection(FlowKey);
 
 impl Connections {
-    /// Creates the table of a border. Handshakes use at most `limit` bytes, and host pairs at most a quarter of
-    /// `limit`.
+    /// Creates the table of a border. Handshakes use at most `limit` bytes, host pairs and paths at most a quarter
+    /// of `limit` each.
     pub fn at_border(limit: usize, border: Border, secret: Secret) -> Connections {
         let flows = FlowTable::new(limit, false, secret);
-        Connections { flows, mss: Some(Mss::new(limit / PAIRS_SHARE, border, secret)) }
+        let paths = Paths::new(limit / PAIRS_SHARE, border.narrow_mtu, secret);
+        Connections { flows, mss: Some(Mss::new(limit / PAIRS_SHARE, border, secret)), paths: Some(paths) }
     }
 
     /// Creates the table of any other gateway. Its connections are those with a stream in one of the gateway's
     /// coalescers.
     pub fn new(secret: Secret) -> Connections {
-        Connections { flows: FlowTable::new(usize::MAX, true, secret), mss: None }
+        Connections { flows: FlowTable::new(usize::MAX, true, secret), mss: None, paths: None }
     }
 
     /// Sets the key of the hash tables.
@@ -45,6 +50,9 @@ impl Connections {
         self.flows.set_key(key);
         if let Some(mss) = &mut self.mss {
             mss.set_key(key);
+        }
+        if let Some(paths) = &mut self.paths {
+            paths.set_key(key);
         }
         self
     }
@@ -60,6 +68,10 @@ impl Connections {
                 self.flows.forget_handshakes();
             }
         }
+        match (&mut self.paths, other.paths) {
+            (Some(mine), Some(fresh)) => mine.go_on_as(&fresh),
+            (mine, fresh) => *mine = fresh,
+        }
         self.forget_surplus();
     }
 
@@ -74,7 +86,7 @@ impl Connections {
 
     #[cold]
     fn forget_until_few(&mut self) {
-        let Connections { flows, mss } = self;
+        let Connections { flows, mss, .. } = self;
         flows.forget_surplus(|handshake| mss.iter_mut().for_each(|mss| mss.forgot(handshake)));
     }
 
@@ -104,34 +116,76 @@ impl Connections {
         if let Some(mss) = &mut self.mss {
             mss.on_packet(now, packet, found, toward, &mut self.flows, ledger);
         }
+        if let Some(paths) = &mut self.paths {
+            paths.on_packet(now, packet, found, toward, &mut self.flows, ledger);
+        }
+    }
+
+    /// Takes an ICMP error of a border's narrow side that may be about the border's own cuts. Returns the reason why
+    /// it is not forwarded. `None` for all other packets.
+    pub(crate) fn take_icmp(
+        &mut self,
+        now: Time,
+        packet: &Packet,
+        toward: Toward,
+        ledger: &mut Ledger,
+    ) -> Option<Reason> {
+        let paths = self.paths.as_mut().filter(|_| toward == Toward::Wide)?;
+        paths.take_too_big(now, packet, &self.flows, ledger)
+    }
+
+    /// Whether the size of a path changed since the last call. Flows that the kernel forwards still have the former
+    /// size.
+    pub fn take_path_change(&mut self) -> bool {
+        self.paths.as_mut().is_some_and(Paths::take_change)
+    }
+
+    /// Returns the number of paths behind a border that carry less than its narrow link.
+    pub fn lowered_path_count(&self) -> usize {
+        self.paths.as_ref().map_or(0, Paths::lowered_count)
     }
 
     /// Returns the size limits of a connection's packets. The first limit is for packets toward this side, to the
     /// second of `ends`. The second limit is for the opposite direction. An end is an address and a port, without
-    /// VLAN tags. `None` if there is no border.
+    /// VLAN tags. `None` if there is no border, or if the connection's packets must be received here, because it
+    /// lost packets or its path is being searched.
     pub fn limits(&self, ends: [(Address, u16); 2], toward: Toward) -> Option<[SegmentLimit; 2]> {
         let mss = self.mss.as_ref()?;
-        let handshake = self.flows.between(ends, toward).and_then(|at| self.flows.handshake(at));
-        Some([toward, toward.other()].map(|toward| mss.limit(handshake, toward)))
+        let Some(at) = self.flows.between(ends, toward).filter(|at| self.flows.handshake(*at).is_some()) else {
+            return Some([toward, toward.other()].map(|toward| mss.limit(None, toward)));
+        };
+        let [there, back] = [toward, toward.other()].map(|toward| self.limit_of(at, toward));
+        Some([there?, back?])
+    }
+
+    /// Returns the size limit of packets toward this side, of a connection with a known handshake.
+    fn limit_of(&self, at: Handle, toward: Toward) -> Option<SegmentLimit> {
+        let handshake = self.flows.handshake(at)?;
+        let limit = self.mss.as_ref()?.limit(Some(handshake), toward);
+        let path_len_max = self.paths.as_ref()?.len_max(&self.flows.key(at), handshake)?;
+        Some(match toward {
+            Toward::Narrow => SegmentLimit { len_max: limit.len_max.min(path_len_max), ..limit },
+            Toward::Wide => limit,
+        })
     }
 
     /// Records that flow offload forwarded packets of a connection toward this side, from the first of `ends` to
     /// the second. An end is an address and a port, without VLAN tags. Returns the size limit of the packets.
-    /// `None` if the handshake is unknown.
+    /// `None` if the handshake is unknown, or if the connection's packets must be received here.
     pub fn on_offloaded(&mut self, now: Time, ends: [(Address, u16); 2], toward: Toward) -> Option<SegmentLimit> {
-        let mss = self.mss.as_mut()?;
         let at = self.flows.between(ends, toward).filter(|at| self.flows.handshake(*at).is_some())?;
-        mss.on_offloaded(now, at, toward, &mut self.flows);
-        Some(mss.limit(self.flows.handshake(at), toward))
+        self.mss.as_mut()?.on_offloaded(now, at, toward, &mut self.flows);
+        self.limit_of(at, toward)
     }
 
     /// Records an acknowledgement in an offloaded flow: the narrow host has acknowledged all bytes before `ack`. An
     /// end is an address and a port. The narrow host is the first of `ends`.
     pub fn on_offloaded_ack(&mut self, ends: [(Address, u16); 2], ack: u32) {
         if let Some(at) = self.flows.between(ends, Toward::Wide)
-            && let Some(raised) = self.flows.handshake_mut(at).and_then(|it| it.raised.as_mut())
+            && let Some(handshake) = self.flows.handshake_mut(at)
         {
-            raised.go_on_to(ack);
+            handshake.raised.iter_mut().for_each(|raised| raised.go_on_to(ack));
+            handshake.delivery.skip_to(ack);
         }
     }
 
@@ -173,27 +227,29 @@ impl Connections {
 
     /// Removes entries that timed out.
     pub fn expire(&mut self, now: Time) {
-        let Connections { flows, mss } = self;
+        let Connections { flows, mss, paths } = self;
         flows.expire(now, |handshake| mss.iter_mut().for_each(|mss| mss.forgot(handshake)));
-        if let Some(mss) = mss {
-            mss.expire(now);
-        }
+        mss.iter_mut().for_each(|mss| mss.expire(now));
+        paths.iter_mut().for_each(|paths| paths.expire(now));
     }
 
     /// Returns the time at which [`expire`](Connections::expire) next has work. `None` if the table is empty.
     pub fn next_deadline(&self) -> Option<Time> {
         let pairs = self.mss.as_ref().and_then(Mss::next_deadline);
-        self.flows.next_deadline().into_iter().chain(pairs).min()
+        let paths = self.paths.as_ref().and_then(Paths::next_deadline);
+        self.flows.next_deadline().into_iter().chain(pairs).chain(paths).min()
     }
 
     /// Returns the bytes charged against the limit.
     pub fn charged(&self) -> usize {
-        self.flows.charged() + self.mss.as_ref().map_or(0, Mss::charged)
+        let paths = self.paths.as_ref().map_or(0, Paths::charged);
+        self.flows.charged() + self.mss.as_ref().map_or(0, Mss::charged) + paths
     }
 
     /// Returns the limit, in bytes. Without a border, the limit is `usize::MAX`.
     pub fn limit(&self) -> usize {
-        self.flows.limit().saturating_add(self.mss.as_ref().map_or(0, Mss::pairs_limit))
+        let paths = self.paths.as_ref().map_or(0, Paths::limit);
+        self.flows.limit().saturating_add(self.mss.as_ref().map_or(0, Mss::pairs_limit)).saturating_add(paths)
     }
 
     /// Returns the number of connections with a known handshake.
@@ -202,5 +258,5 @@ impl Connections {
     }
 }
 
-/// Ratio of the memory limit of handshakes to that of host pairs.
+/// Ratio of the memory limit of handshakes to that of host pairs, and to that of paths.
 const PAIRS_SHARE: usize = 4;

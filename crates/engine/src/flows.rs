@@ -11,7 +11,7 @@ use crate::toward::Toward;
 use core::net::IpAddr;
 use core::time::Duration;
 use packet::ip::{TCP, UDP};
-use packet::{Address, Packet, TcpFacts, TcpSegmentFacts, Time, Version};
+use packet::{Address, Packet, TcpFacts, TcpSegmentFacts, Time, Version, tcp};
 
 /// The connection table.
 #[derive(Debug)]
@@ -74,6 +74,14 @@ pub(crate) enum Found {
         /// The header fields that changed.
         tcp: TcpSegmentFacts,
     },
+}
+
+/// The flags and numbers of a TCP segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SegmentNumbers {
+    pub(crate) flags: u8,
+    pub(crate) seq: u32,
+    pub(crate) ack: u32,
 }
 
 /// A short hash, equal for all packets of one direction of a connection. It covers the ports and the eight bytes
@@ -404,6 +412,16 @@ impl Found {
         }
     }
 
+    /// Returns the numbers of a TCP segment. A segment that continues its stream has no other flag than ACK that
+    /// matters here.
+    #[inline]
+    pub(crate) fn numbers(&self) -> Option<SegmentNumbers> {
+        match self {
+            Found::Alike { tcp, .. } => Some(SegmentNumbers { flags: tcp::ACK, seq: tcp.seq, ack: tcp.ack }),
+            _ => self.facts().map(|facts| SegmentNumbers { flags: facts.flags, seq: facts.seq, ack: facts.ack }),
+        }
+    }
+
     /// Returns the facts of the TCP header, if it was parsed.
     pub(crate) fn facts(&self) -> Option<&TcpFacts> {
         match self {
@@ -414,6 +432,16 @@ impl Found {
 }
 
 impl FlowKey {
+    /// Returns the IP version of the connection.
+    pub(crate) fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Returns the key of the TCP connection whose packets from `wide` to `narrow` have these VLAN tags.
+    pub(crate) fn toward_narrow(wide: (Address, u16), narrow: (Address, u16), tags: u64) -> FlowKey {
+        FlowKey { tags, ..FlowKey::between([wide, narrow], Toward::Narrow) }
+    }
+
     /// Returns the key of an unfragmented TCP or UDP packet, and the facts of its TCP header.
     #[inline]
     fn of(packet: &Packet, direction: usize, tells_ports_apart: bool) -> Option<(FlowKey, Option<TcpFacts>)> {

@@ -59,6 +59,7 @@
 
 use crate::coalescing::Coalescer;
 use crate::connections::{Connection, Connections};
+use crate::flows::Found;
 use crate::ledger::{Ledger, Tally};
 use crate::output::{Egress, Output};
 use crate::reassembly::PlacementStats;
@@ -158,6 +159,12 @@ impl Gateway {
                 Some(Frame::Ip(mut packet)) => {
                     let mut found = side.find(&packet, direction, connections);
                     let toward = Toward::of_direction(direction);
+                    if matches!(found, Found::Nothing)
+                        && let Some(reason) = connections.take_icmp(now, &packet, toward, &mut out.ledger)
+                    {
+                        side.refuse(packet, reason, out);
+                        continue;
+                    }
                     connections.see_found(now, &mut packet, &mut found, toward, &mut out.ledger);
                     side.push_found(now, packet, found, connections, out);
                     connections.forget_surplus();

@@ -8,6 +8,7 @@
 //! Segments may be made longer only after a complete handshake. No limit is below the size that every host accepts.
 //! The rewriting of the MSS is left to the [MSS stage](crate::mss).
 
+use crate::delivery::Delivery;
 use crate::raised::Raised;
 use crate::toward::Toward;
 use packet::{Ip, MssOption, SegmentLimit, Time, tcp};
@@ -33,6 +34,8 @@ pub(crate) struct Handshake {
     pub(crate) touched: Time,
     /// The raised MSS that the wide host was told. `None` if the MSS was not raised.
     pub(crate) raised: Option<Raised>,
+    /// What became of the data that was sent to the narrow host.
+    pub(crate) delivery: Delivery,
 }
 
 /// The announcement of one host of a connection.
@@ -82,6 +85,7 @@ impl Handshake {
             is_judged,
             touched: now,
             raised: None,
+            delivery: Delivery::default(),
         }
     }
 

@@ -95,6 +95,8 @@ counters! {
         Uncuttable "uncuttable" "The headers do not fit into one fragment of this MTU."
         NoIdentifier "no_identifier" "No IPv4 ID is free: all were used within the lifetime of a datagram."
         NoBuffer "no_buffer" "The buffer pool is empty."
+        IcmpUsed "icmp_used" "The ICMP error \"too big\" answers a packet that this border cut, and the border cuts shorter since."
+        IcmpRefused "icmp_refused" "The ICMP error \"too big\" about a packet of this border quotes data that is not in flight, comes from the destination itself, or states an impossible MTU (RFC 5927)."
     }
 }
 
@@ -146,6 +148,11 @@ counters! {
         MssLowered "mss_lowered" "SYNs whose MSS was lowered to the narrow side's."
         MssUntouched "mss_untouched" "SYNs whose MSS was not changed: damaged, signed, or without one clear MSS option."
         MssAsymmetric "mss_asymmetric" was "mss_one_way" "Connections whose wide host sends by another path; its network's SYNs are not raised for an hour."
+        PathLoweredLoss "path_lowered_loss" "Paths behind a border whose packet size was lowered because packets of this size were lost and smaller ones arrived (RFC 4821)."
+        PathLoweredIcmp "path_lowered_icmp" "Paths behind a border whose packet size was lowered by an ICMP error about a packet that the border cut."
+        PathRaised "path_raised" "Paths behind a border whose packet size was raised because a larger packet arrived."
+        PathProbe "path_probe" "Packets cut into larger packets than the path's size, to test if they arrive."
+        PathRetry "path_retry" "Repeated packets that were cut into smaller packets, because their sender timed out."
         MssUnknown "mss_unknown" "TCP packets to the narrow side, limited to the safe size because their SYN was not seen."
         InVxlan "in_vxlan" "VXLAN packets; their inner packets were not resized."
         InGeneve "in_geneve" "GENEVE packets; their inner packets were not resized."

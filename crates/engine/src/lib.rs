@@ -117,6 +117,7 @@ pub use packet;
 
 mod coalescing;
 mod connections;
+mod delivery;
 mod flows;
 mod fragment;
 mod gateway;
@@ -128,6 +129,7 @@ mod ledger;
 mod merge;
 mod mss;
 mod output;
+mod paths;
 mod prefixes;
 mod raised;
 mod reassembly;

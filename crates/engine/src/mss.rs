@@ -21,7 +21,7 @@
 //! Some SYNs are forwarded unchanged: damaged SYNs, signed SYNs (RFC 2385, RFC 5925, RFC 4302), SYNs in fragments,
 //! and SYNs without exactly one valid MSS.
 
-use crate::flows::{FlowKey, FlowTable, Found, SHORT_TIMEOUT, TIMEOUT};
+use crate::flows::{FlowKey, FlowTable, Found, SHORT_TIMEOUT, SegmentNumbers, TIMEOUT};
 use crate::handshake::{Handshake, headers_len};
 use crate::keyed_hash::{Secret, TableKey};
 use crate::ledger::{Event, Ledger, Tally};
@@ -38,14 +38,6 @@ pub(crate) struct Mss {
     pairs: FairTable<PairKey, Pair>,
     /// Number of connections with a raised MSS that were evicted and may still be in use.
     pub(crate) forgotten_count: u64,
-}
-
-/// The TCP header fields that a border needs.
-#[derive(Clone, Copy, Debug)]
-struct Announcement {
-    flags: u8,
-    seq: u32,
-    ack: u32,
 }
 
 /// The settings of a border between a wide and a narrow side.
@@ -139,13 +131,7 @@ impl Mss {
         flows: &mut FlowTable,
         ledger: &mut Ledger,
     ) {
-        let said = match found {
-            Found::Alike { tcp, .. } => Announcement { flags: tcp::ACK, seq: tcp.seq, ack: tcp.ack },
-            _ => {
-                let Some(facts) = found.facts() else { return };
-                Announcement { flags: facts.flags, seq: facts.seq, ack: facts.ack }
-            }
-        };
+        let Some(said) = found.numbers() else { return };
         if said.flags & tcp::SYN == 0 {
             return self.follow(now, found, said, packet, toward, flows, ledger);
         }
@@ -331,7 +317,7 @@ impl Mss {
         &mut self,
         now: Time,
         found: &mut Found,
-        said: Announcement,
+        said: SegmentNumbers,
         packet: &mut Packet,
         toward: Toward,
         flows: &mut FlowTable,
@@ -361,7 +347,7 @@ impl Mss {
         &mut self,
         now: Time,
         found: &mut Found,
-        said: Announcement,
+        said: SegmentNumbers,
         packet: &mut Packet,
         toward: Toward,
         flows: &mut FlowTable,

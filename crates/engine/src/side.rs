@@ -7,7 +7,7 @@
 use crate::coalescing::Coalescer;
 use crate::connections::Connections;
 use crate::flows::Found;
-use crate::ledger::{Event, Tally};
+use crate::ledger::{Event, Reason, Tally};
 use crate::merge::{FragmentMerger, FragmentPolicy};
 use crate::output::{Next, Output};
 use crate::prefixes::Prefixes;
@@ -78,6 +78,13 @@ impl Side {
     ) {
         receive(&packet, out);
         self.push_received(now, packet, found, connections, out);
+    }
+
+    /// Takes a packet that ends here.
+    pub(crate) fn refuse(&mut self, packet: Packet, reason: Reason, out: &mut Output) {
+        receive(&packet, out);
+        let ended = Tally::of(&packet);
+        out.retire(packet, ended, reason);
     }
 
     /// Takes a packet that was counted as received. A packet that needs no aggregation goes directly to sizing.

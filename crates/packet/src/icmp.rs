@@ -3,7 +3,7 @@
 //! Rate limits and the choice of the source address are left to the caller.
 
 use crate::checksum::Sum;
-use crate::ip::{Address, ICMP, ICMPV6, Version, pseudo_sum};
+use crate::ip::{Address, ICMP, ICMPV6, TCP, Version, pseudo_sum};
 use crate::ipv4::Ipv4Header;
 use crate::ipv6::Ipv6Header;
 use crate::link::LinkType;
@@ -29,6 +29,95 @@ pub enum IcmpError {
     },
     /// A first fragment lacks some of its headers (RFC 7112 section 5; R083). IPv6 only.
     HeadersCut,
+}
+
+/// The ICMP error "too big" about a TCP packet (RFC 1191 section 4, RFC 4443 section 3.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooBigReport {
+    /// The stated MTU, in bytes. 0 if a router of RFC 792 stated none.
+    pub mtu: u16,
+    /// Address and port of the quoted packet's sender.
+    pub source: (Address, u16),
+    /// Address and port of the quoted packet's receiver.
+    pub destination: (Address, u16),
+    /// The quoted sequence number.
+    pub seq: u32,
+    /// Length of the quoted packet, in bytes, as its IP header states it.
+    pub quoted_len: u16,
+}
+
+impl TooBigReport {
+    /// Reads the error. `None` if the packet is another one, is damaged, or quotes no start of a TCP packet.
+    pub fn read(packet: &Packet) -> Option<TooBigReport> {
+        let upper = packet.ip().upper.filter(|_| packet.ip().fragment.is_none())?;
+        let message = packet.upper_bytes(upper);
+        let (&[kind, code, _, _, high, upper_mid, mtu_high, mtu_low], quote) = message.split_first_chunk()?;
+        let is_too_big = match (packet.ip().version, upper.protocol) {
+            (Version::V4, ICMP) => (kind, code) == (UNREACHABLE, FRAGMENTATION_NEEDED),
+            (Version::V6, ICMPV6) => kind == PACKET_TOO_BIG,
+            _ => false,
+        };
+        if !is_too_big {
+            return None;
+        }
+        let pseudo = match packet.ip().version {
+            Version::V4 => Sum::ZERO,
+            Version::V6 => pseudo_sum(packet.addresses(), ICMPV6, message.len()),
+        };
+        if !(pseudo + Sum::of(message)).is_right() {
+            return None;
+        }
+        // The upper half of the field is unused in ICMPv4.
+        let is_huge = packet.ip().version == Version::V6 && (high, upper_mid) != (0, 0);
+        let mtu = if is_huge { u16::MAX } else { u16::from_be_bytes([mtu_high, mtu_low]) };
+        let quoted = Quoted::read(quote, packet.ip().version)?;
+        let &[s0, s1, d0, d1, q0, q1, q2, q3, ..] = quoted.upper else { return None };
+        Some(TooBigReport {
+            mtu,
+            source: (quoted.addresses.0, u16::from_be_bytes([s0, s1])),
+            destination: (quoted.addresses.1, u16::from_be_bytes([d0, d1])),
+            seq: u32::from_be_bytes([q0, q1, q2, q3]),
+            quoted_len: quoted.len,
+        })
+    }
+}
+
+/// The start of a TCP packet that an ICMP error quotes.
+struct Quoted<'a> {
+    addresses: (Address, Address),
+    len: u16,
+    upper: &'a [u8],
+}
+
+impl Quoted<'_> {
+    fn read(quote: &[u8], version: Version) -> Option<Quoted<'_>> {
+        match version {
+            Version::V4 => {
+                let (header, _) = quote.split_first_chunk::<IPV4_HEADER_LEN>()?;
+                let &[first, _, l0, l1, _, _, f0, f1, _, protocol, _, _, addresses @ ..] = header;
+                let is_first = u16::from_be_bytes([f0, f1]) & OFFSET_MASK == 0;
+                if first >> 4 != 4 || protocol != TCP || !is_first {
+                    return None;
+                }
+                let [s0, s1, s2, s3, d0, d1, d2, d3] = addresses;
+                let addresses = [[s0, s1, s2, s3], [d0, d1, d2, d3]].map(|it| Address::from(IpAddr::from(it)));
+                let upper = quote.get(usize::from(first & 0xF) * 4..)?;
+                Some(Quoted { addresses: addresses.into(), len: u16::from_be_bytes([l0, l1]), upper })
+            }
+            Version::V6 => {
+                let (header, upper) = quote.split_first_chunk::<IPV6_HEADER_LEN>()?;
+                let (&[first, _, _, _, l0, l1, next, _], addresses) = header.split_first_chunk::<8>()?;
+                if first >> 4 != 6 || next != TCP {
+                    return None;
+                }
+                let (source, rest) = addresses.split_first_chunk::<16>()?;
+                let destination = rest.first_chunk::<16>()?;
+                let addresses = [source, destination].map(|it| Address::from(IpAddr::from(*it)));
+                let len = u16::from_be_bytes([l0, l1]).saturating_add(IPV6_HEADER_LEN as u16);
+                Some(Quoted { addresses: addresses.into(), len, upper })
+            }
+        }
+    }
 }
 
 /// Builds the ICMP error about `packet`, from the address `source` to the source host of `packet`.
@@ -157,6 +246,9 @@ fn write(about: &Packet, ip: &[u8], icmp: ErrorHeader, quote: &[u8], pool: &mut 
 }
 
 const IPV4_HEADER_LEN: usize = 20;
+const IPV6_HEADER_LEN: usize = 40;
+/// The fragment offset in an IPv4 header's flags and offset (RFC 791 section 3.1).
+const OFFSET_MASK: u16 = 0x1FFF;
 /// Length of the error's header, in bytes: type, code, checksum, and four bytes that depend on the type.
 const ERROR_HEADER_LEN: usize = 8;
 /// Maximum length of the quoted packet, in bytes. An ICMPv4 error has at most 576 bytes (RFC 1812 section 4.3.2.3),

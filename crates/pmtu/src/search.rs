@@ -75,6 +75,11 @@ impl SizeSearch {
         self.phase
     }
 
+    /// Whether the size has been settled, and below the ceiling, for at least this time.
+    pub fn is_settled_since(&self, now: Time, duration: Duration) -> bool {
+        matches!(self.phase, Phase::Settled { until } if until - RAISE_AFTER + duration <= now)
+    }
+
     /// Returns what is known about sizes.
     pub fn evidence(&self) -> &PathEvidence {
         &self.evidence
@@ -91,8 +96,9 @@ impl SizeSearch {
         }
     }
 
-    /// Returns the size of a probe that is due, in bytes. The probe counts as sent.
-    pub fn next_probe(&mut self, now: Time) -> Option<u16> {
+    /// Returns the size of a probe that is due, in bytes. The probe counts as sent. `None` if none is due, or if the
+    /// next one is longer than `len_max`, the longest packet that the caller can send.
+    pub fn next_probe(&mut self, now: Time, len_max: u16) -> Option<u16> {
         if let Phase::Settled { until } = self.phase
             && until <= now
         {
@@ -105,20 +111,9 @@ impl SizeSearch {
         if search.in_flight.is_some_and(|(_, sent)| now.since(sent) < PROBE_TIMEOUT) || now < search.from {
             return None;
         }
-        let probe = search.next?;
+        let probe = search.next.filter(|probe| *probe <= len_max)?;
         search.in_flight = Some((probe, now));
         Some(probe)
-    }
-
-    /// Whether a probe would be due at this time.
-    pub fn wants_probe(&self, now: Time) -> bool {
-        match self.phase {
-            Phase::Whole => false,
-            Phase::Settled { until } => until <= now,
-            Phase::Searching(search) => {
-                search.from <= now && search.in_flight.is_none_or(|(_, sent)| now.since(sent) >= PROBE_TIMEOUT)
-            }
-        }
     }
 
     /// Takes a delivered packet of `len` bytes; see [`PathEvidence::delivered`].

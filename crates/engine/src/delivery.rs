@@ -1,0 +1,224 @@
+//! Segments and acknowledgements of one direction of a TCP connection -> packets delivered and packets lost.
+//!
+//! A border sees both directions, so it can tell what became of its cuts. It follows one sample at a time: a packet
+//! with new data, until it is acknowledged. Data that is sent again from the first unacknowledged byte was lost. If
+//! nothing was acknowledged in the meantime, the sender timed out, and its next packets are cut smaller: their
+//! delivery distinguishes a size limit from an outage.
+//!
+//! An acknowledgement of data that was sent twice does not say which packet arrived (Karn's rule). It is taken for
+//! the second packet's, unless it comes sooner after this packet than any acknowledgement did before.
+//!
+//! Wrong conclusions cost little: a sender that fast-retransmits, or whose first packet was only late, sends a few
+//! packets of the base size. The [evidence](pmtu::PathEvidence) outweighs single wrong samples.
+
+use core::time::Duration;
+use packet::Time;
+
+/// What is known about the data that was sent to a narrow host.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Delivery {
+    /// The first unacknowledged byte.
+    una: u32,
+    /// The byte after the last one that was sent.
+    nxt: u32,
+    is_known: bool,
+    /// Whether the receiver acknowledged anything since `una` advanced.
+    is_heard: bool,
+    /// How often the data at `una` was sent again without progress. 0 while the sender has not timed out.
+    resent_count: u8,
+    /// Number of time-outs, which stops at the maximum.
+    timeout_count: u8,
+    /// The time of the last packet with the data at `una`, if it was sent again.
+    resent: Option<Sample>,
+    sample: Option<Sample>,
+    /// Smallest and smoothed round-trip time, in microseconds; 0 if unknown.
+    rtt_min: u32,
+    rtt: u32,
+}
+
+/// A packet whose acknowledgement is awaited.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    /// The first byte of the packet.
+    start: u32,
+    /// The byte after the packet.
+    end: u32,
+    /// The packet's length, in bytes, including the IP header.
+    len: u16,
+    /// The time at which it was sent, in microseconds modulo 2^32.
+    sent: u32,
+}
+
+/// A data segment toward the narrow host.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    /// Sequence number of the first byte.
+    pub(crate) seq: u32,
+    /// Length of the payload, in bytes. Not 0.
+    pub(crate) payload_len: u32,
+    /// Length of the headers of each of its packets, in bytes, from the IP header.
+    pub(crate) headers_len: u16,
+}
+
+/// What happened to an earlier packet: its length, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Delivered(u16),
+    Lost(u16),
+}
+
+impl Delivery {
+    /// Whether the connection's sender timed out repeatedly. Its segments are then not made longer: it may be the
+    /// longer ones that are lost.
+    pub(crate) fn often_times_out(&self) -> bool {
+        self.timeout_count >= OFTEN
+    }
+
+    /// Whether data was sent again and is not acknowledged.
+    pub(crate) fn is_troubled(&self) -> bool {
+        self.resent.is_some()
+    }
+
+    /// Returns how often the data at the first unacknowledged byte was sent again without progress.
+    pub(crate) fn resent_count(&self) -> u8 {
+        self.resent_count
+    }
+
+    /// Returns the smoothed round-trip time, or an assumption.
+    pub(crate) fn rtt(&self) -> Duration {
+        if self.rtt == 0 { RTT_UNKNOWN } else { Duration::from_micros(self.rtt.into()) }
+    }
+
+    /// Whether a sequence number belongs to data that was sent and is not acknowledged (RFC 5927 section 4.1).
+    pub(crate) fn is_in_flight(&self, seq: u32) -> bool {
+        self.is_known && !is_before(seq, self.una) && is_before(seq, self.nxt)
+    }
+
+    /// Takes a data segment that may repeat earlier data, before its size is chosen. Returns the loss that it reveals.
+    pub(crate) fn notice_loss(&mut self, sent: &Sent) -> Option<Fate> {
+        // A sender that fills a later hole reveals nothing new, and a keep-alive probe repeats acknowledged data.
+        let is_of_una = self.repeats(sent) && !is_before(self.una, sent.seq) && is_before(self.una, sent.end());
+        if !is_of_una {
+            return None;
+        }
+        if self.is_heard && self.resent.is_none() {
+            // Later packets arrived: a fast retransmission, at least at first.
+            let una = self.una;
+            let sample = self.sample.take_if(|sample| !is_before(una, sample.start))?;
+            return Some(Fate::Lost(sample.len));
+        }
+        let lost = self.resent.or(self.sample.take()).map(|packet| Fate::Lost(packet.len));
+        self.timeout_count = self.timeout_count.saturating_add(u8::from(self.resent_count == 0));
+        self.resent_count = self.resent_count.saturating_add(1);
+        lost
+    }
+
+    /// Whether a data segment starts with data that was sent before.
+    pub(crate) fn repeats(&self, sent: &Sent) -> bool {
+        self.is_known && is_before(sent.seq, self.nxt)
+    }
+
+    /// Takes a data segment that is cut into packets of at most `len_max` bytes. A probe becomes the sample.
+    pub(crate) fn send(&mut self, now: Time, sent: &Sent, len_max: u16, is_probe: bool) {
+        // Before a gap, data took another way, such as through the kernel.
+        if !self.is_known || is_before(self.nxt, sent.seq) {
+            self.restart_at(sent.seq);
+        }
+        let payload_max = u32::from(len_max.saturating_sub(sent.headers_len));
+        let end = sent.seq.wrapping_add(payload_max.min(sent.payload_len));
+        let packet = Sample { start: sent.seq, end, len: sent.packet_len(len_max), sent: micros(now) };
+        if self.repeats(sent) {
+            if !is_before(self.una, sent.seq) {
+                self.resent = Some(packet);
+            }
+        } else if self.sample.is_none() || is_probe {
+            self.sample = Some(packet);
+        }
+        if is_before(self.nxt, sent.end()) {
+            self.nxt = sent.end();
+        }
+    }
+
+    /// Takes an acknowledgement of the narrow host. Returns the packet that it proves to be delivered.
+    pub(crate) fn acknowledge(&mut self, now: Time, ack: u32) -> Option<Fate> {
+        if !self.is_known || is_before(ack, self.una) {
+            return None;
+        }
+        if ack == self.una {
+            self.is_heard = true;
+            return None;
+        }
+        if is_before(self.nxt, ack) {
+            self.restart_at(ack);
+            return None;
+        }
+        self.una = ack;
+        self.is_heard = false;
+        let timed_out = core::mem::take(&mut self.resent_count) > 0;
+        if let Some(resent) = self.resent.take() {
+            return (timed_out && self.is_of_second(now, &resent)).then_some(Fate::Delivered(resent.len));
+        }
+        let sample = self.sample.take_if(|sample| !is_before(ack, sample.end))?;
+        self.take_rtt(sample.age(now));
+        Some(Fate::Delivered(sample.len))
+    }
+
+    /// Takes an acknowledgement that the kernel forwarded, with all data before it.
+    pub(crate) fn skip_to(&mut self, ack: u32) {
+        if self.is_known && is_before(self.una, ack) {
+            self.restart_at(ack);
+        }
+    }
+
+    /// Forgets all data: the next byte to be sent is `seq`.
+    pub(crate) fn restart_at(&mut self, seq: u32) {
+        let Delivery { rtt_min, rtt, timeout_count, .. } = *self;
+        *self = Delivery { una: seq, nxt: seq, is_known: true, rtt_min, rtt, timeout_count, ..Delivery::default() };
+    }
+
+    /// Whether an acknowledgement can be that of data sent again, and not of the first packet with the data.
+    fn is_of_second(&self, now: Time, resent: &Sample) -> bool {
+        resent.age(now) >= self.rtt_min
+    }
+
+    /// Takes a round-trip time, in microseconds (RFC 6298 section 2).
+    fn take_rtt(&mut self, rtt: u32) {
+        let rtt = rtt.max(1);
+        self.rtt = if self.rtt == 0 { rtt } else { self.rtt - self.rtt / 8 + rtt / 8 };
+        self.rtt_min = if self.rtt_min == 0 { rtt } else { self.rtt_min.min(rtt) };
+    }
+}
+
+impl Sample {
+    /// Returns the time since it was sent, in microseconds.
+    fn age(&self, now: Time) -> u32 {
+        micros(now).wrapping_sub(self.sent)
+    }
+}
+
+impl Sent {
+    fn end(&self) -> u32 {
+        self.seq.wrapping_add(self.payload_len)
+    }
+
+    /// Returns the length of its longest packet where packets have at most `len_max` bytes.
+    fn packet_len(&self, len_max: u16) -> u16 {
+        let whole = u32::from(self.headers_len).saturating_add(self.payload_len);
+        whole.min(len_max.into()) as u16
+    }
+}
+
+/// Returns a time in microseconds modulo 2^32: 71 minutes.
+fn micros(time: Time) -> u32 {
+    (time.nanos() / 1_000) as u32
+}
+
+/// Whether sequence number `a` is before `b` (RFC 9293 section 3.4).
+fn is_before(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) < 0
+}
+
+/// Round-trip time assumed before the first sample (a wide-area network's).
+const RTT_UNKNOWN: Duration = Duration::from_millis(100);
+/// Time-outs of a connection from which its segments are not made longer.
+const OFTEN: u8 = 3;
