@@ -87,6 +87,7 @@ impl Paths {
             Toward::Narrow => {
                 let Some(sent) = Sent::of(packet, segment.seq) else { return };
                 let Some(limit) = packet.segment_limit else { return };
+                let limit = SegmentLimit { len_max: limit.len_max.min(self.link_mtu), ..limit };
                 let delivery = &mut handshake.delivery;
                 if self.lowered_count == 0 && !delivery.is_troubled() && !delivery.repeats(&sent) {
                     return delivery.send(now, &sent, limit.len_max, false);
@@ -119,7 +120,7 @@ impl Paths {
         limit: SegmentLimit,
         ledger: &mut Ledger,
     ) {
-        let (len_max, is_probe) = self.choose(now, key, delivery, sent, packet, ledger);
+        let (len_max, is_probe) = self.choose(now, key, delivery, sent, (packet, limit.len_max), ledger);
         // A probe has one length, and repeated data is what is to arrive now.
         let may_grow = limit.may_grow && !is_probe && delivery.resent_count() == 0 && !delivery.often_times_out();
         packet.segment_limit = Some(SegmentLimit { len_max, may_grow });
@@ -134,15 +135,13 @@ impl Paths {
         key: FlowKey,
         delivery: &mut Delivery,
         sent: &Sent,
-        packet: &Packet,
+        (packet, receiver): (&Packet, u16),
         ledger: &mut Ledger,
     ) -> (u16, bool) {
-        let receiver = packet.segment_limit.map_or(self.link_mtu, |limit| limit.len_max);
         if let Some(lost) = delivery.notice_loss(sent) {
             self.take(now, key, lost, delivery.rtt(), ledger);
         }
         let mut unknown = SizeSearch::new(self.sizes(key.version()));
-        let link_mtu = self.link_mtu;
         let path = match self.find(key) {
             Some(at) => self.paths.slot_mut(at),
             None => &mut unknown,
@@ -155,7 +154,7 @@ impl Paths {
             return (receiver.min(size), false);
         }
         let size = receiver.min(path.size());
-        let longest = receiver.min(packet.wire_len().min(link_mtu.into()) as u16);
+        let longest = packet.wire_len().min(receiver.into()) as u16;
         match path.next_probe(now, longest) {
             Some(probe) => {
                 ledger.note(Event::PathProbe, Tally::of(packet));

@@ -9,5 +9,6 @@ mod df_fragmentation;
 mod live;
 mod mss;
 mod mss_ending;
+mod paths;
 mod rig;
 mod segments;

@@ -1,0 +1,315 @@
+//! Path MTU behind a border: cuts follow the path, and only what is proved changes a size.
+
+use std::time::Duration;
+use testkit::fields::*;
+use testkit::{ReadPacket, Spec, host, icmp, tcp};
+use wideload_engine::packet::{Ingress, LinkType, Pool, Time};
+use wideload_engine::{
+    Batch, Egress, Event, Gateway, GatewayRole, GatewaySettings, Reason, Secret, Secrets, WirePackets,
+};
+
+/// A border between one wide and one narrow host with a connection, and the narrow path behind it.
+struct Net {
+    gateway: Gateway,
+    now: Time,
+    version: u8,
+    /// The longest packet that the path carries.
+    path: usize,
+    /// Bytes sent by the wide host, from its first data byte on.
+    sent: usize,
+    /// Whether the first segment of each flight is lost for another reason than its size.
+    loses: bool,
+}
+
+const NARROW: usize = 1;
+const WIDE: usize = 0;
+/// Payload of a wide segment.
+const WIDE_LEN: usize = 8_900;
+const RTT: Duration = Duration::from_millis(10);
+const RTO: Duration = Duration::from_millis(210);
+
+impl Net {
+    fn new(version: u8) -> Net {
+        let settings = GatewaySettings::usual(GatewayRole::Border, 9_000, 1_500);
+        let gateway = Gateway::new(&settings, Secrets::both(Secret::new(7)), || Pool::new(8 << 20));
+        let mut net = Net { gateway, now: Time::ZERO, version, path: 1_500, sent: 0, loses: false };
+        let mss = |mss: u16| [vec![2, 4], mss.to_be_bytes().to_vec()].concat();
+        let syn = Spec { seq: 0, flags: SYN, options: mss(8_960), ..net.of_wide() };
+        net.push(WIDE, &syn);
+        let answer = Spec { seq: 0, ack: 1, flags: SYN | ACK, options: mss(1_460), ..net.of_narrow() };
+        net.push(NARROW, &answer);
+        net.push(WIDE, &Spec { seq: 1, ..net.of_wide() });
+        net
+    }
+
+    fn of_wide(&self) -> Spec {
+        tcp(self.version).from(host(self.version, 1)).to(host(self.version, 2)).ports(40_000, 80).seq(1)
+    }
+
+    fn of_narrow(&self) -> Spec {
+        tcp(self.version).from(host(self.version, 2)).to(host(self.version, 1)).ports(80, 40_000).seq(1)
+    }
+
+    /// Pushes a packet from the wide (0) or narrow (1) side. Returns the wire packets that leave.
+    fn push(&mut self, from: usize, spec: &Spec) -> Vec<ReadPacket> {
+        self.gateway.expire(self.now);
+        let mut batch = Batch::default();
+        let (_, pool) = self.gateway.places(from);
+        batch.receive(&spec.bytes(), LinkType::Ip, Ingress(from as u32), None, pool);
+        self.gateway.push(self.now, from, &mut batch);
+        self.gateway.port_is_idle(self.now, from);
+        self.gateway.release(self.now, from);
+        let mut left = Vec::new();
+        for direction in [from, 1 - from] {
+            while let Some(egress) = self.gateway.next(direction) {
+                let (Egress::Forward(packet) | Egress::IcmpReply(packet)) = egress else { continue };
+                let mut packets = WirePackets::of(&packet);
+                while let Some(packet) = packets.next() {
+                    left.push(ReadPacket::of(&[&packet.header[..], packet.payload].concat()));
+                }
+                self.gateway.recycle(direction, packet);
+            }
+            let held = self.gateway.held(direction).0;
+            self.gateway.ledger(direction).check(held).unwrap();
+        }
+        left
+    }
+
+    /// Sends the wide segment that starts at this byte. Returns the packets that leave toward the narrow host.
+    fn send(&mut self, at: usize) -> Vec<ReadPacket> {
+        let segment = Spec { seq: 1 + at as u32, ..self.of_wide() }.payload(vec![7; WIDE_LEN]);
+        self.push(WIDE, &segment)
+    }
+
+    fn acknowledge(&mut self, to: usize) {
+        let ack = Spec { ack: 1 + to as u32, ..self.of_narrow() };
+        self.push(NARROW, &ack);
+    }
+
+    /// A round trip with new data, and one time-out if it is lost. Returns the lengths of the packets sent first and
+    /// after the time-out.
+    fn flight(&mut self) -> [usize; 2] {
+        let at = self.sent;
+        let first = longest(&self.send(at));
+        self.sent += WIDE_LEN;
+        self.now = self.now + RTT;
+        if first <= self.path && !self.loses {
+            self.acknowledge(self.sent);
+            return [first, 0];
+        }
+        self.now = self.now + RTO;
+        let mut again = longest(&self.send(at));
+        while again > self.path {
+            self.now = self.now + 2 * RTO;
+            again = longest(&self.send(at));
+        }
+        self.now = self.now + RTT;
+        self.acknowledge(self.sent);
+        [first, again]
+    }
+
+    /// The ICMP error of a router about a packet.
+    fn too_big(&self, about: &ReadPacket, mtu: u16) -> Spec {
+        let message = if self.version == 4 { icmp(4, 3, 4) } else { icmp(6, 2, 0) };
+        let [high, low] = mtu.to_be_bytes();
+        let (kind, code) = if self.version == 4 { (3, 4) } else { (2, 0) };
+        let router = host(self.version, 3);
+        let quote = &about.frame[..about.frame.len().min(500)];
+        let spec = Spec { transport: testkit::Transport::Icmp(kind, code, [0, 0, high, low]), ..message };
+        spec.from(router).to(host(self.version, 1)).payload(quote)
+    }
+
+    fn count(&self, event: Event) -> u64 {
+        [0, 1].map(|direction| self.gateway.ledger(direction).event(event).packets).iter().sum()
+    }
+
+    fn retired(&self, reason: Reason) -> u64 {
+        self.gateway.ledger(NARROW).retired(reason).packets
+    }
+}
+
+fn longest(packets: &[ReadPacket]) -> usize {
+    packets.iter().map(|packet| packet.frame.len()).max().unwrap()
+}
+
+#[test]
+fn a_router_behind_the_border_lowers_the_cut_and_the_host_hears_nothing() {
+    for version in [4, 6] {
+        let mut net = Net::new(version);
+        let cuts = net.send(0);
+        assert_eq!(longest(&cuts), 1_500);
+        let error = net.too_big(&cuts[0], 1_400);
+        assert_eq!(net.push(NARROW, &error), [], "the error ends at the border");
+        assert_eq!((net.retired(Reason::IcmpUsed), net.count(Event::PathLoweredIcmp)), (1, 1), "IPv{version}");
+        // The errors about the other packets of the flight change nothing.
+        for cut in &cuts[1..cuts.len() - 1] {
+            let error = net.too_big(cut, 1_400);
+            assert_eq!(net.push(NARROW, &error), []);
+        }
+        assert_eq!((net.retired(Reason::IcmpRefused), net.count(Event::PathLoweredIcmp)), (0, 1));
+        assert_eq!(longest(&net.send(WIDE_LEN)), 1_400);
+        // Ten minutes later the link's MTU is tried again.
+        net.sent = 2 * WIDE_LEN;
+        net.acknowledge(net.sent);
+        net.now = net.now + pmtu::RAISE_AFTER + RTT;
+        assert_eq!(net.flight(), [1_500, 0]);
+        assert_eq!((net.flight(), net.count(Event::PathRaised)), ([1_500, 0], 1));
+    }
+}
+
+#[test]
+fn another_connection_to_the_same_host_uses_the_size_at_once_and_another_host_does_not() {
+    let mut net = Net::new(4);
+    let cuts = net.send(0);
+    let error = net.too_big(&cuts[0], 1_400);
+    net.push(NARROW, &error);
+    for (to, len) in [(2, 1_400), (5, 1_500)] {
+        let of_wide = Spec { ports: [40_001, 80], ..net.of_wide() }.to(host(4, to));
+        let of_narrow = Spec { ports: [80, 40_001], ..net.of_narrow() }.from(host(4, to));
+        net.push(WIDE, &Spec { seq: 0, flags: SYN, options: vec![2, 4, 35, 0], ..of_wide.clone() });
+        net.push(
+            NARROW,
+            &Spec { seq: 0, ack: 1, flags: SYN | ACK, options: vec![2, 4, 5, 180], ..of_narrow.clone() },
+        );
+        assert_eq!(longest(&net.push(WIDE, &of_wide.payload(vec![7; WIDE_LEN]))), len);
+    }
+}
+
+#[test]
+fn wrong_errors_lower_nothing_and_end_at_the_border() {
+    for version in [4, 6] {
+        let mut net = Net::new(version);
+        let cuts = net.send(0);
+        let right = net.too_big(&cuts[0], 1_400);
+        let floor = if version == 4 { 552 } else { 1_280 };
+        let mut wrong = vec![
+            ("from the destination itself", right.clone().from(host(version, 2))),
+            ("an MTU as long as the packet", net.too_big(&cuts[0], 1_500)),
+            ("an MTU above the packet", net.too_big(&cuts[0], 9_000)),
+            ("an MTU below the minimum", net.too_big(&cuts[0], floor - 1)),
+        ];
+        for (what, seq) in [("before the window", -1_i64), ("after the window", 1 + WIDE_LEN as i64)] {
+            let mut quoted = cuts[0].clone();
+            let at = quoted.upper_at + 4;
+            quoted.frame[at..at + 4].copy_from_slice(&(seq as u32).to_be_bytes());
+            wrong.push((what, net.too_big(&quoted, 1_400)));
+        }
+        for (count, (what, error)) in wrong.iter().enumerate() {
+            assert_eq!(net.push(NARROW, error), [], "IPv{version}: {what}");
+            assert_eq!(net.retired(Reason::IcmpRefused), count as u64 + 1, "IPv{version}: {what}");
+        }
+        // A damaged error, and errors about unknown connections, are none of the border's business.
+        let mut quoted = cuts[0].clone();
+        quoted.frame[quoted.upper_at] ^= 1;
+        let foreign = net.too_big(&quoted, 1_400);
+        assert_eq!(net.push(NARROW, &foreign).len(), 1);
+        let damaged = Spec { sum: testkit::Summed::Off(1), ..right.clone() };
+        assert_eq!(net.push(NARROW, &damaged).len(), 1);
+        assert_eq!(longest(&net.send(WIDE_LEN)), 1_500);
+        assert_eq!(net.gateway.connections().unwrap().lowered_path_count(), 0);
+        assert_eq!(net.push(NARROW, &right), []);
+        assert_eq!(longest(&net.send(2 * WIDE_LEN)), 1_400);
+    }
+}
+
+#[test]
+fn an_error_without_an_mtu_means_the_next_plateau() {
+    let mut net = Net::new(4);
+    let cuts = net.send(0);
+    let error = net.too_big(&cuts[0], 0);
+    assert_eq!(net.push(NARROW, &error), []);
+    assert_eq!(longest(&net.send(WIDE_LEN)), 1_492);
+}
+
+#[test]
+fn a_host_whose_own_packets_are_too_long_is_told() {
+    let mut net = Net::new(4);
+    let cuts = net.send(0);
+    let error = net.too_big(&cuts[0], 1_400);
+    net.push(NARROW, &error);
+    // A router states the MTU that the border cuts to: the packet was not one of the border's cuts.
+    net.now = net.now + Duration::from_secs(1);
+    assert_eq!(net.push(NARROW, &error).len(), 1);
+}
+
+#[test]
+fn a_black_hole_stalls_no_flight_and_is_found_after_a_few() {
+    for (version, path) in [(4, 1_400), (6, 1_400), (4, 1_280), (6, 1_280), (4, 600)] {
+        let mut net = Net::new(version);
+        for _ in 0..50 {
+            assert_eq!(net.flight(), [1_500, 0]);
+        }
+        net.path = path;
+        let (began, mut flights) = (net.now, 0);
+        while net.count(Event::PathLoweredLoss) == 0 {
+            let [first, again] = net.flight();
+            assert!(first == 1_500 && again <= path, "{first}, {again}");
+            flights += 1;
+            assert!(flights < 50, "{} {} {path}", net.count(Event::PathRetry), version);
+        }
+        assert!(flights <= 5, "{flights} flights");
+        let limit = if path >= 1_280 { 2 } else { 6 };
+        assert!(net.now.since(began) < Duration::from_secs(limit), "{:?}", net.now.since(began));
+        // The search ends near the path's MTU, and every flight arrives.
+        for _ in 0..100 {
+            net.flight();
+        }
+        let found = net.flight();
+        assert!(found[0] <= path && found[0] * 20 > path * 18 && found[1] == 0, "{found:?} of {path}");
+        // The path is whole again.
+        net.path = 1_500;
+        net.now = net.now + pmtu::RAISE_AFTER;
+        net.flight();
+        assert_eq!(net.flight(), [1_500, 0]);
+        assert_eq!(net.gateway.connections().unwrap().lowered_path_count(), 0);
+    }
+}
+
+#[test]
+fn a_flight_that_is_lost_now_and_then_lowers_nothing() {
+    let mut net = Net::new(4);
+    let mut random = fastrand::Rng::with_seed(1);
+    for _ in 0..20_000 {
+        net.loses = random.f64() < 0.1;
+        net.flight();
+    }
+    assert_eq!(net.count(Event::PathLoweredLoss), 0);
+    assert!(net.count(Event::PathRetry) > 1_000);
+}
+
+#[test]
+fn an_outage_lowers_nothing() {
+    let mut net = Net::new(6);
+    for _ in 0..20 {
+        net.flight();
+    }
+    for _ in 0..50 {
+        // Nothing arrives: the host repeats itself, and gives up.
+        let at = net.sent;
+        net.send(at);
+        for wait in 0..6 {
+            net.now = net.now + RTO * (1 << wait);
+            net.send(at);
+        }
+        net.sent += WIDE_LEN;
+        net.acknowledge(net.sent);
+        net.loses = false;
+        assert_eq!(net.flight()[0], 1_500);
+    }
+    assert_eq!(net.count(Event::PathLoweredLoss), 0);
+}
+
+#[test]
+fn errors_about_unknown_connections_take_no_memory() {
+    let mut net = Net::new(4);
+    let cuts = net.send(0);
+    let before = net.gateway.connections().unwrap().charged();
+    for number in 0..20_000_u32 {
+        let mut quoted = cuts[0].clone();
+        let at = quoted.upper_at;
+        quoted.frame[at - 4..at].copy_from_slice(&(0x0B00_0000 + number).to_be_bytes());
+        let error = net.too_big(&quoted, 1_400);
+        assert_eq!(net.push(NARROW, &error).len(), 1);
+    }
+    assert_eq!(net.gateway.connections().unwrap().charged(), before);
+}
