@@ -134,6 +134,15 @@ impl Connections {
         paths.take_too_big(now, packet, &self.flows, ledger)
     }
 
+    /// Returns the connections that lost data since the last call: their wide ends, then their narrow ends, each with
+    /// address and port. Their packets must be received here until the data is acknowledged.
+    pub fn take_watched(&mut self) -> impl Iterator<Item = [(Address, u16); 2]> {
+        let watched = self.paths.iter_mut().flat_map(Paths::take_watched);
+        watched.map(|FlowKey { narrow, wide, ports: [narrow_port, wide_port], .. }| {
+            [(wide, wide_port), (narrow, narrow_port)]
+        })
+    }
+
     /// Whether the size of a path changed since the last call. Flows that the kernel forwards still have the former
     /// size.
     pub fn take_path_change(&mut self) -> bool {

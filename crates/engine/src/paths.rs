@@ -32,6 +32,8 @@ pub(crate) struct Paths {
     lowered_count: usize,
     /// Whether a size changed since [`take_change`](Paths::take_change).
     is_changed: bool,
+    /// Connections that lost data since [`take_watched`](Paths::take_watched).
+    watched: Vec<FlowKey>,
 }
 
 /// A narrow host.
@@ -46,7 +48,7 @@ impl Paths {
     /// Creates a table of at most `limit` bytes for paths behind a link with an MTU of `link_mtu` bytes.
     pub(crate) fn new(limit: usize, link_mtu: u16, secret: Secret) -> Paths {
         let paths = FairTable::new(limit, &[PATH_TIMEOUT], secret);
-        Paths { paths, link_mtu, lowered_count: 0, is_changed: false }
+        Paths { paths, link_mtu, lowered_count: 0, is_changed: false, watched: Vec::new() }
     }
 
     /// Sets the hash key. The table must be empty.
@@ -138,6 +140,9 @@ impl Paths {
         (packet, receiver): (&Packet, u16),
         ledger: &mut Ledger,
     ) -> (u16, bool) {
+        if delivery.repeats(sent) {
+            self.watch(key);
+        }
         if let Some(lost) = delivery.notice_loss(sent) {
             self.take(now, key, lost, delivery.rtt(), ledger);
         }
@@ -209,6 +214,12 @@ impl Paths {
         }
         // Several errors may answer one flight of packets.
         Some(if mtu >= before && mtu >= floor { Reason::IcmpUsed } else { Reason::IcmpRefused })
+    }
+
+    /// Returns the connections that lost data since the last call. Their packets must be received here, so that
+    /// their fate is known.
+    pub(crate) fn take_watched(&mut self) -> impl Iterator<Item = FlowKey> {
+        self.watched.drain(..)
     }
 
     /// Whether a size changed since the last call.
@@ -287,6 +298,15 @@ impl Paths {
         self.paths.refresh(now, at, PATH_TIMEOUT);
     }
 
+    /// Notes that a connection lost data. Too many at once are the same as a change of all.
+    fn watch(&mut self, key: FlowKey) {
+        if self.watched.len() < WATCHED_MAX {
+            self.watched.push(key);
+        } else {
+            self.is_changed = true;
+        }
+    }
+
     fn find(&self, key: FlowKey) -> Option<Handle> {
         self.paths.find(&PathKey::of(key))
     }
@@ -346,5 +366,7 @@ impl Key for PathKey {
 const PATH_TIMEOUT: Duration = Duration::from_secs(2 * pmtu::RAISE_AFTER.as_secs());
 /// Charge of a path, in bytes: its slot, its source and their table entries.
 const PATH_CHARGE: usize = 640;
+/// Number of connections that are noted until they are asked for.
+const WATCHED_MAX: usize = 64;
 /// Offset of the data offset in a TCP header, in bytes (RFC 9293 section 3.1).
 const DATA_OFFSET_AT: usize = 12;

@@ -87,6 +87,23 @@ impl Worker {
         }
     }
 
+    /// Ends the offload of flows that lost data, so that the gateway sees what becomes of them, and of all flows if
+    /// the size of a path changed.
+    pub(super) fn watch_losses(&mut self) {
+        let Some(connections) = self.gateway.connections_mut() else { return };
+        let is_changed = connections.take_path_change();
+        for ends in connections.take_watched() {
+            let flow = Flow::between(ends.map(|(address, port)| (address.into(), port)));
+            self.candidates.retain(|noted| *noted != flow && *noted != flow.reversed());
+            for (end, flow) in [(TO_NARROW, flow), (TO_WIDE, flow.reversed())] {
+                self.ends[end].port.flow_offload().into_iter().for_each(|flow_offload| flow_offload.end(flow));
+            }
+        }
+        if is_changed {
+            self.withdraw();
+        }
+    }
+
     /// Extends the offload of flows that were used recently and are in the flow table. Packets of other flows
     /// return to the worker.
     pub(super) fn refresh(&mut self, now: Time) {

@@ -202,6 +202,9 @@ impl Worker {
         let turn = self.ends[direction].receive(direction, &mut self.gateway, &mut self.batch);
         self.poll_ports(direction, now);
         self.gateway.push(now, direction, &mut self.batch);
+        if self.offloads_flows {
+            self.watch_losses();
+        }
         self.offload(direction, now);
         if turn == PollState::Idle {
             self.gateway.port_is_idle(now, direction);

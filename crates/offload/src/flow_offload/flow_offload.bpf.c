@@ -15,13 +15,14 @@
 
 /* An offloaded flow. `until`: its end, 0 while the entry is free. `last`: the number of its last packet that was
  * left to the worker. `singles`: count of consecutive single packets. `grows`: whether segments may become longer.
- * `acked`: the next expected byte. */
+ * `acked`: the next expected byte. `sent`: the byte after the last one that was forwarded. */
 struct lease {
     __u64 until, last;
     __u32 len_max;
     __u8 singles, used, grows, has_ack;
     __u64 flow[FLOW_WORDS];
-    __u32 acked;
+    __u32 acked, sent;
+    __u8 has_sent;
 } __attribute__((aligned(128)));
 
 /* Memory that workers share with the programs, laid out as in `layout.rs`. Workers without privileges write all of
@@ -42,6 +43,8 @@ IS_AT(lease, grows, 22);
 IS_AT(lease, has_ack, 23);
 IS_AT(lease, flow, 24);
 IS_AT(lease, acked, 64);
+IS_AT(lease, sent, 68);
+IS_AT(lease, has_sent, 72);
 IS_AT(table, left, 0);
 IS_AT(table, received, 8);
 IS_AT(table, done, 16);
@@ -263,6 +266,9 @@ INLINE enum whose may_go(struct __sk_buff *skb, struct packet *packet, struct tc
     if (packet->headers_len > len)
         return OURS;
     packet->payload_len = len - packet->headers_len;
+    /* Repeated data was lost: the worker finds out whether for its size. */
+    if (packet->payload_len && packet->lease->has_sent && (__s32)(NETWORK32(tcp->seq) - packet->lease->sent) < 0)
+        return CLOSES;
     return GOES;
 }
 
@@ -337,6 +343,10 @@ INLINE void pass(struct __sk_buff *skb, struct packet *packet, struct tcp *tcp)
     if (!lease->has_ack || (__s32)(acked - lease->acked) >= 0) {
         lease->acked = acked;
         lease->has_ack = 1;
+    }
+    if (len) {
+        lease->sent = NETWORK32(tcp->seq) + len;
+        lease->has_sent = 1;
     }
     skb->cb[SEGMENT_LEN] = segment_len;
     skb->cb[MARK] = NOTED;

@@ -25,7 +25,9 @@ pub(super) const HEADER_LEN: usize = 128;
 /// - the count of consecutive packets that are not GSO packets,
 /// - whether the kernel forwarded a packet of the flow since the last refresh, whether segments may grow, and
 ///   whether an acknowledgement was recorded,
-/// - the key of the flow, and the last acknowledgement that the kernel forwarded.
+/// - the key of the flow, and the last acknowledgement that the kernel forwarded,
+/// - the end of the data that the kernel forwarded, and whether it is recorded: a packet before this end repeats
+///   data, and is left to the worker.
 pub(super) const SLOT_LEN: usize = 128;
 pub(super) const SLOT_BITS: u32 = 10;
 pub(super) const SLOT_COUNT: usize = 1 << SLOT_BITS;
@@ -38,6 +40,7 @@ pub(super) const GROWS_AT: usize = 22;
 pub(super) const HAS_ACK_AT: usize = 23;
 pub(super) const KEY_AT: usize = 24;
 pub(super) const ACKED_AT: usize = KEY_AT + 4 * KEY_WORDS;
+pub(super) const HAS_SENT_AT: usize = ACKED_AT + 8;
 pub(super) const BLOCK_LEN: usize = HEADER_LEN + SLOT_COUNT * SLOT_LEN;
 /// Length of a flow's key, in 32-bit words: two addresses (IPv4 addresses in the first two words), both ports, and
 /// the version.

@@ -42,9 +42,9 @@ mod program;
 mod tags;
 
 use layout::{
-    ACKED_AT, BLOCK_LEN, BYTES_AT, DONE_AT, ENDED, FRAMES_AT, GROWS_AT, HAS_ACK_AT, HEADER_LEN, KEY_AT, KEY_WORDS,
-    LAST_AT, LEFT_AT, LEN_MAX_AT, LOST_AT, NEVER, PACKETS_IN_AT, PACKETS_OUT_AT, PORTS_WORD, RECEIVED_AT,
-    SINGLES_AT, SLOT_BITS, SLOT_COUNT, SLOT_LEN, SPREAD, TO_AT, UNTIL_AT, USED_AT, VERSION_WORD,
+    ACKED_AT, BLOCK_LEN, BYTES_AT, DONE_AT, ENDED, FRAMES_AT, GROWS_AT, HAS_ACK_AT, HAS_SENT_AT, HEADER_LEN,
+    KEY_AT, KEY_WORDS, LAST_AT, LEFT_AT, LEN_MAX_AT, LOST_AT, NEVER, PACKETS_IN_AT, PACKETS_OUT_AT, PORTS_WORD,
+    RECEIVED_AT, SINGLES_AT, SLOT_BITS, SLOT_COUNT, SLOT_LEN, SPREAD, TO_AT, UNTIL_AT, USED_AT, VERSION_WORD,
 };
 use program::Settings;
 pub(crate) use program::{AT_A_SOCKET, Beats, filter, unless_noted};
@@ -163,6 +163,24 @@ impl Flow {
         };
         let [a, b, c, d] = self.0[PORTS_WORD].to_ne_bytes();
         [(address(0), u16::from_be_bytes([a, b])), (address(1), u16::from_be_bytes([c, d]))]
+    }
+
+    /// Returns the flow with this source and destination, each with address and port. Both addresses must have the
+    /// same IP version.
+    pub fn between(ends: [(IpAddr, u16); 2]) -> Flow {
+        let mut words = [0; KEY_WORDS];
+        let octets = |address: IpAddr| match address {
+            IpAddr::V4(address) => address.octets().to_vec(),
+            IpAddr::V6(address) => address.octets().to_vec(),
+        };
+        let addresses = ends.map(|(address, _)| octets(address)).concat();
+        for (word, bytes) in words.iter_mut().zip(addresses.chunks_exact(4)) {
+            *word = u32::from_ne_bytes(bytes.try_into().expect("four bytes are a word"));
+        }
+        let [[a, b], [c, d]] = ends.map(|(_, port)| port.to_be_bytes());
+        words[PORTS_WORD] = u32::from_ne_bytes([a, b, c, d]);
+        words[VERSION_WORD] = if ends[0].0.is_ipv4() { 4 } else { 6 };
+        Flow(words)
     }
 
     /// Returns the opposite direction of the connection.
@@ -311,6 +329,7 @@ impl FlowOffload {
         self.byte(at + SINGLES_AT).store(0, Ordering::Relaxed);
         self.byte(at + USED_AT).store(0, Ordering::Relaxed);
         self.byte(at + HAS_ACK_AT).store(0, Ordering::Relaxed);
+        self.byte(at + HAS_SENT_AT).store(0, Ordering::Relaxed);
         for (word, value) in flow.0.iter().enumerate() {
             self.word(at + KEY_AT + 4 * word).store(*value, Ordering::Relaxed);
         }
