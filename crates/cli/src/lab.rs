@@ -13,8 +13,8 @@ use indicatif::ProgressBar;
 use lab::emulator::{CalibrationRun, Outcome, Scheduling};
 use lab::experiments::{
     self, Algorithm, AttacksSettings, BorderSettings, Differential, DifferentialSettings, DipsSettings,
-    FloodsSettings, HoldSettings, LifecycleEvent, LifecycleSettings, Receiving, Scene, SoakSettings, SwarmSettings,
-    TcpSettings, TransparencySettings, WideInterfaceSettings, WorkersSettings,
+    FloodsSettings, HoldSettings, LifecycleEvent, LifecycleSettings, PathChangeSettings, PathMiddle, Receiving,
+    Scene, SoakSettings, SwarmSettings, TcpSettings, TransparencySettings, WideInterfaceSettings, WorkersSettings,
 };
 use lab::traffic::Writes;
 use linux::namespace::become_own_root;
@@ -102,6 +102,15 @@ fn measure(experiment: &Experiment, json: bool) -> io::Result<Status> {
         Experiment::Hold { rounds } => {
             let outcome = experiments::hold(&HoldSettings { rounds: *rounds, ..HoldSettings::default() }, tell)?;
             shown(&progress, json, &outcome, outcome.intact)
+        }
+        Experiment::PathChange { mtu, border_only } => {
+            let usual = PathChangeSettings::default();
+            let is_wanted = |middle: &PathMiddle| !border_only || matches!(middle, PathMiddle::Border { .. });
+            let middles = usual.middles.iter().copied().filter(is_wanted).collect();
+            let mtus = mtu.clone().unwrap_or(usual.mtus);
+            let settings = PathChangeSettings { mtus, middles, ..usual };
+            let outcome = experiments::path_change(&settings, tell)?;
+            shown(&progress, json, &outcome, outcome.is_good())
         }
         Experiment::Lifecycle(args) => {
             let outcome = experiments::lifecycle(&lifecycle_settings(args)?, tell)?;

@@ -187,6 +187,16 @@ Examples:
   wideload lab hold --rounds 5 --json
 
 Exit status: 0 every byte arrived; 1 otherwise.";
+pub(super) const PATH_CHANGE_HELP: &str = "\
+A host behind a router receives a TCP transfer from a wide host. After a second, the router's link becomes narrower: the router tells the \
+sender, or a firewall drops these ICMP errors. A border with and without flow offload and a bridge with net.ipv4.tcp_mtu_probing = 0 and 1 \
+take turns. The table shows the longest time without a delivered byte in the next eight seconds.
+
+Examples:
+  wideload lab path-change
+  wideload lab path-change --mtu 1400 --border-only
+
+Exit status: 0 every byte was right, and no transfer through a border stalled for more than two seconds; 1 otherwise.";
 pub(super) const REWRITE_HELP: &str = "\
 No packet is lost silently. Frames that carry no IP packet, do not parse, have a wrong header checksum or are truncated by the snapshot \
 length pass unchanged. The report counts every packet's fate by name (docs/COUNTERS.md). TTLs stay unchanged. The first packet that the \

@@ -2,7 +2,7 @@
 
 use super::help::{
     ATTACKS_HELP, BORDER_HELP, CALIBRATE_HELP, DIFFERENTIAL_HELP, DIPS_HELP, FLOODS_HELP, HOLD_HELP,
-    LIFECYCLE_HELP, LINK_HELP, NETWORK_HELP, SOAK_HELP, SWARM_HELP, TCP_HELP, TRANSPARENCY_HELP,
+    LIFECYCLE_HELP, LINK_HELP, NETWORK_HELP, PATH_CHANGE_HELP, SOAK_HELP, SWARM_HELP, TCP_HELP, TRANSPARENCY_HELP,
     WIDE_INTERFACE_HELP, WORKERS_HELP,
 };
 use super::values::{case_count, flow_count, minutes, packet_count, rounds, seconds, share, transfer_len};
@@ -78,6 +78,16 @@ pub enum Experiment {
         /// Rounds
         #[arg(long, default_value_t = 3, value_parser = rounds)]
         rounds: usize,
+    },
+    /// Narrow the path behind a border during transfers
+    #[command(after_help = PATH_CHANGE_HELP)]
+    PathChange {
+        /// MTUs of the path after the change, separated by commas [default: 1400,1280]
+        #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1_280..=1_499))]
+        mtu: Option<Vec<u32>>,
+        /// Leave out the bridges, which have no gateway
+        #[arg(long)]
+        border_only: bool,
     },
     /// Reload, restart and kill a gateway, and audit its counters
     #[command(after_help = SOAK_HELP)]

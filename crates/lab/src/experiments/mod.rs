@@ -18,6 +18,7 @@ mod lifecycle;
 mod link;
 mod network;
 mod observer;
+mod path_change;
 mod running;
 mod soak;
 mod swarm;
@@ -43,6 +44,7 @@ pub use lifecycle::{
 pub use link::link;
 pub use network::{FlowRow, LinkRow, Network, network};
 pub use observer::{Observed, observe};
+pub use path_change::{PathChange, PathChangeRow, PathChangeSettings, PathMiddle, path_change};
 pub use sim::swarm::Case;
 pub use sim::tcp::settings::Algorithm;
 pub use soak::{Arrived, Changes, Kills, Mixed, Soak, SoakSettings, Usage, soak};
