@@ -22,6 +22,8 @@ pub(crate) struct Delivery {
     /// The byte after the last one that was sent.
     nxt: u32,
     is_known: bool,
+    /// Whether `una` is the start of the first segment after a gap: earlier data may be unacknowledged.
+    is_guessed: bool,
     /// Whether the receiver acknowledged anything since `una` advanced.
     is_heard: bool,
     /// How often the data at `una` was sent again without progress. 0 while the sender has not timed out.
@@ -96,6 +98,10 @@ impl Delivery {
 
     /// Takes a data segment that may repeat earlier data, before its size is chosen. Returns the loss that it reveals.
     pub(crate) fn notice_loss(&mut self, sent: &Sent) -> Option<Fate> {
+        // Senders do not repeat acknowledged data.
+        if self.is_guessed && is_before(sent.seq, self.una) {
+            self.una = sent.seq;
+        }
         // A sender that fills a later hole reveals nothing new, and a keep-alive probe repeats acknowledged data.
         let is_of_una = self.repeats(sent) && !is_before(self.una, sent.seq) && is_before(self.una, sent.end());
         if !is_of_una {
@@ -123,6 +129,7 @@ impl Delivery {
         // Before a gap, data took another way, such as through the kernel.
         if !self.is_known || is_before(self.nxt, sent.seq) {
             self.restart_at(sent.seq);
+            self.is_guessed = true;
         }
         let payload_max = u32::from(len_max.saturating_sub(sent.headers_len));
         let end = sent.seq.wrapping_add(payload_max.min(sent.payload_len));
@@ -141,7 +148,14 @@ impl Delivery {
 
     /// Takes an acknowledgement of the narrow host. Returns the packet that it proves to be delivered.
     pub(crate) fn acknowledge(&mut self, now: Time, ack: u32) -> Option<Fate> {
-        if !self.is_known || is_before(ack, self.una) {
+        if !self.is_known {
+            return None;
+        }
+        if core::mem::take(&mut self.is_guessed) && is_before(ack, self.una) {
+            self.una = ack;
+            return None;
+        }
+        if is_before(ack, self.una) {
             return None;
         }
         if ack == self.una {

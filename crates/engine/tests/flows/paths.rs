@@ -266,6 +266,38 @@ fn a_black_hole_stalls_no_flight_and_is_found_after_a_few() {
 }
 
 #[test]
+fn a_black_hole_is_found_behind_data_that_the_border_did_not_see() {
+    let mut net = Net::new(4);
+    for _ in 0..20 {
+        net.flight();
+    }
+    net.path = 1_400;
+    while net.count(Event::PathLoweredLoss) == 0 {
+        // The kernel forwards three segments, which are lost. The border sees the sender's repetitions: first the
+        // last segment (a tail loss probe, RFC 8985 section 7), then the first one.
+        let [first, last] = [net.sent, net.sent + 2 * WIDE_LEN];
+        net.sent += 3 * WIDE_LEN;
+        assert_eq!(longest(&net.send(last)), 1_500);
+        net.now = net.now + RTO;
+        let mut tries = 1;
+        while longest(&net.send(first)) > net.path {
+            net.now = net.now + 2 * RTO;
+            tries += 1;
+        }
+        assert!(tries <= 2, "{tries} time-outs");
+        net.now = net.now + RTT;
+        net.acknowledge(first + WIDE_LEN);
+        for at in [first + WIDE_LEN, last] {
+            assert!(longest(&net.send(at)) <= net.path);
+            net.now = net.now + RTT;
+            net.acknowledge(at + WIDE_LEN);
+        }
+        assert!(net.now.since(Time::ZERO) < Duration::from_secs(10));
+    }
+    assert!(longest(&net.send(net.sent)) < 1_500);
+}
+
+#[test]
 fn a_flight_that_is_lost_now_and_then_lowers_nothing() {
     let mut net = Net::new(4);
     let mut random = fastrand::Rng::with_seed(1);

@@ -193,8 +193,8 @@ fn behind_router(three_hosts: &ThreeHosts, offloading: Offloading, icmp: bool) -
     if !icmp {
         run(
             router,
-            "nft 'table inet t { chain c { type filter hook output priority 0; \
-             icmp type destination-unreachable drop; icmpv6 type packet-too-big drop; } }'",
+            "nft 'table inet t { chain c { type filter hook output priority 0\n\
+             icmp type destination-unreachable drop\nicmpv6 type packet-too-big drop\n}\n}'",
         )?;
     }
     Ok(far)

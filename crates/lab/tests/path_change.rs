@@ -1,0 +1,18 @@
+//! A border with a path that becomes narrower during a transfer: no transfer stalls for long.
+
+use std::time::Duration;
+use wideload_lab::experiments::{PathChangeSettings, PathMiddle, path_change};
+
+#[test]
+fn no_transfer_stalls_when_the_path_behind_a_border_becomes_narrower() {
+    let middles = vec![PathMiddle::Border { offloads: true }, PathMiddle::Border { offloads: false }];
+    let settings = PathChangeSettings { mtus: vec![1_400], middles, after: Duration::from_secs(5) };
+    let outcome = path_change(&settings, |_| ()).unwrap();
+    println!("{outcome}");
+    assert!(outcome.is_good(), "{outcome}");
+    for row in &outcome.rows {
+        // With ICMP errors, the first one decides; without, only losses can.
+        let [by_icmp, by_loss] = [row.lowered_icmp, row.lowered_loss].map(|count| count > 0);
+        assert_eq!((by_icmp, by_loss), (row.icmp, !row.icmp), "{row:?}");
+    }
+}
