@@ -14,7 +14,7 @@
 use core::time::Duration;
 use packet::Time;
 
-/// What is known about the data that was sent to a narrow host.
+/// The data of a connection on its way to the narrow host.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Delivery {
     /// The first unacknowledged byte.
@@ -53,7 +53,7 @@ struct Sample {
 
 /// A data segment toward the narrow host.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sent {
+pub(crate) struct DataSegment {
     /// Sequence number of the first byte.
     pub(crate) seq: u32,
     /// Length of the payload, in bytes. Not 0.
@@ -62,7 +62,7 @@ pub(crate) struct Sent {
     pub(crate) headers_len: u16,
 }
 
-/// What happened to an earlier packet: its length, in bytes.
+/// The fate of an earlier packet, with its length in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Delivered(u16),
@@ -97,7 +97,7 @@ impl Delivery {
     }
 
     /// Takes a data segment that may repeat earlier data, before its size is chosen. Returns the loss that it reveals.
-    pub(crate) fn notice_loss(&mut self, sent: &Sent) -> Option<Fate> {
+    pub(crate) fn notice_loss(&mut self, sent: &DataSegment) -> Option<Fate> {
         // Senders do not repeat acknowledged data.
         if self.is_guessed && is_before(sent.seq, self.una) {
             self.una = sent.seq;
@@ -120,12 +120,12 @@ impl Delivery {
     }
 
     /// Whether a data segment starts with data that was sent before.
-    pub(crate) fn repeats(&self, sent: &Sent) -> bool {
+    pub(crate) fn repeats(&self, sent: &DataSegment) -> bool {
         self.is_known && is_before(sent.seq, self.nxt)
     }
 
     /// Takes a data segment that is cut into packets of at most `len_max` bytes. A probe becomes the sample.
-    pub(crate) fn send(&mut self, now: Time, sent: &Sent, len_max: u16, is_probe: bool) {
+    pub(crate) fn send(&mut self, now: Time, sent: &DataSegment, len_max: u16, is_probe: bool) {
         // Before a gap, data took another way, such as through the kernel.
         if !self.is_known || is_before(self.nxt, sent.seq) {
             self.restart_at(sent.seq);
@@ -210,7 +210,7 @@ impl Sample {
     }
 }
 
-impl Sent {
+impl DataSegment {
     fn end(&self) -> u32 {
         self.seq.wrapping_add(self.payload_len)
     }

@@ -162,7 +162,7 @@ impl Gateway {
                     if matches!(found, Found::Nothing)
                         && let Some(reason) = connections.take_icmp(now, &packet, toward, &mut out.ledger)
                     {
-                        side.refuse(packet, reason, out);
+                        side.retire(packet, reason, out);
                         continue;
                     }
                     connections.see_found(now, &mut packet, &mut found, toward, &mut out.ledger);

@@ -34,7 +34,7 @@ pub(crate) struct Handshake {
     pub(crate) touched: Time,
     /// The raised MSS that the wide host was told. `None` if the MSS was not raised.
     pub(crate) raised: Option<Raised>,
-    /// What became of the data that was sent to the narrow host.
+    /// The data on its way to the narrow host.
     pub(crate) delivery: Delivery,
 }
 

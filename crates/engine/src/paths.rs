@@ -5,12 +5,12 @@
 //! here, and lowers the size for its destination. Where no error comes, the losses themselves are the evidence: see
 //! [`pmtu`]. The size of a path never exceeds the MTU of the border's link, and never the limit of the receiver.
 //!
-//! An ICMP error is believed only if it quotes data in flight, comes from a router rather than from the destination,
-//! and states an MTU below the quoted length and above the minimum (RFC 5927 section 4.1, RFC 8201 section 4).
+//! An ICMP error is believed only if it quotes data in flight (RFC 5927 section 4.1), and if its sender is not the
+//! destination. Its MTU must be below the quoted length, and not below the minimum (RFC 8201 section 4).
 //!
 //! While no path is lowered, a packet costs no look-up here.
 
-use crate::delivery::{Delivery, Fate, Sent};
+use crate::delivery::{DataSegment, Delivery, Fate};
 use crate::flows::{FlowKey, FlowTable, Found};
 use crate::handshake::Handshake;
 use crate::keyed_hash::{Secret, TableKey};
@@ -56,7 +56,7 @@ impl Paths {
         self.paths.set_key(key);
     }
 
-    /// Adopts the limit and the link's MTU of another table. What is known about paths is kept if the MTU is equal.
+    /// Adopts the limit and the link's MTU of another table. The paths are kept if the MTU is equal.
     pub(crate) fn go_on_as(&mut self, other: &Paths) {
         self.paths.set_limit(other.paths.limit());
         if self.link_mtu != other.link_mtu {
@@ -87,7 +87,7 @@ impl Paths {
                 handshake.delivery.restart_at(segment.seq.wrapping_add(1));
             }
             Toward::Narrow => {
-                let Some(sent) = Sent::of(packet, segment.seq) else { return };
+                let Some(sent) = DataSegment::of(packet, segment.seq) else { return };
                 let Some(limit) = packet.segment_limit else { return };
                 let limit = SegmentLimit { len_max: limit.len_max.min(self.link_mtu), ..limit };
                 let delivery = &mut handshake.delivery;
@@ -117,7 +117,7 @@ impl Paths {
         now: Time,
         key: FlowKey,
         delivery: &mut Delivery,
-        sent: &Sent,
+        sent: &DataSegment,
         packet: &mut Packet,
         limit: SegmentLimit,
         ledger: &mut Ledger,
@@ -136,7 +136,7 @@ impl Paths {
         now: Time,
         key: FlowKey,
         delivery: &mut Delivery,
-        sent: &Sent,
+        sent: &DataSegment,
         (packet, receiver): (&Packet, u16),
         ledger: &mut Ledger,
     ) -> (u16, bool) {
@@ -200,10 +200,10 @@ impl Paths {
         }
         let at = self.open(now, key);
         let path = self.paths.slot_mut(at);
-        let (before, was_whole) = (path.size(), path.phase() == Phase::Whole);
+        let (before, was_whole) = (path.size(), path.phase() == Phase::LinkMtu);
         // Old routers state no MTU.
         let floor = Sizes::of(key.version(), self.link_mtu).floor;
-        let mtu = if report.mtu == 0 { plateau_below(before, floor) } else { report.mtu };
+        let mtu = if report.mtu == 0 { plateau_below(report.quoted_len, floor) } else { report.mtu };
         if mtu == before && path.is_settled_since(now, handshake.delivery.rtt()) {
             // The packet was not cut to this size, so its host must send shorter ones.
             return None;
@@ -263,7 +263,7 @@ impl Paths {
     fn take(&mut self, now: Time, key: FlowKey, fate: Fate, rtt: Duration, ledger: &mut Ledger) {
         let at = self.open(now, key);
         let path = self.paths.slot_mut(at);
-        let (before, was_whole) = (path.size(), path.phase() == Phase::Whole);
+        let (before, was_whole) = (path.size(), path.phase() == Phase::LinkMtu);
         match fate {
             Fate::Delivered(len) => path.delivered(now, len),
             Fate::Lost(len) => path.lost(now, len, rtt),
@@ -283,7 +283,7 @@ impl Paths {
         lowered: Event,
     ) {
         let path = self.paths.slot_mut(at);
-        let (size, is_whole) = (path.size(), path.phase() == Phase::Whole);
+        let (size, is_whole) = (path.size(), path.phase() == Phase::LinkMtu);
         match (was_whole, is_whole) {
             (true, false) => self.lowered_count += 1,
             (false, true) => self.lowered_count -= 1,
@@ -323,7 +323,7 @@ impl Paths {
 
     fn remove(&mut self, at: Handle) {
         let path = self.paths.remove(at);
-        self.lowered_count -= usize::from(path.phase() != Phase::Whole);
+        self.lowered_count -= usize::from(path.phase() != Phase::LinkMtu);
     }
 
     fn keep_limit(&mut self) {
@@ -333,15 +333,15 @@ impl Paths {
     }
 }
 
-impl Sent {
+impl DataSegment {
     /// Returns the facts of a TCP packet with this sequence number. `None` if it has no payload.
     #[inline]
-    fn of(packet: &Packet, seq: u32) -> Option<Sent> {
+    fn of(packet: &Packet, seq: u32) -> Option<DataSegment> {
         let upper = packet.ip().upper?;
         let bytes = packet.upper_bytes(upper);
         let header_len = usize::from(*bytes.get(DATA_OFFSET_AT)? >> 4) * 4;
         let payload_len = bytes.len().checked_sub(header_len).filter(|len| *len > 0)? as u32;
-        Some(Sent { seq, payload_len, headers_len: upper.at.saturating_add(header_len as u16) })
+        Some(DataSegment { seq, payload_len, headers_len: upper.at.saturating_add(header_len as u16) })
     }
 }
 

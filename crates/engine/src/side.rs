@@ -81,7 +81,7 @@ impl Side {
     }
 
     /// Takes a packet that ends here.
-    pub(crate) fn refuse(&mut self, packet: Packet, reason: Reason, out: &mut Output) {
+    pub(crate) fn retire(&mut self, packet: Packet, reason: Reason, out: &mut Output) {
         receive(&packet, out);
         let ended = Tally::of(&packet);
         out.retire(packet, ended, reason);

@@ -13,7 +13,7 @@ use arrayvec::ArrayVec;
 use core::time::Duration;
 use packet::Time;
 
-/// What the deliveries and losses of one path say about packet sizes.
+/// Deliveries and losses of one path, by packet size.
 #[derive(Clone, Debug, Default)]
 pub struct PathEvidence {
     /// Ascending by length.
@@ -27,7 +27,7 @@ pub struct PathEvidence {
     waiting: Option<u16>,
 }
 
-/// What is known about packets of one length.
+/// Deliveries and losses of packets of one length.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     len: u16,

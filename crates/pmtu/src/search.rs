@@ -1,7 +1,7 @@
 //! Evidence, ICMP errors and probes -> the packet size to use.
 //!
 //! The search is in one of three phases. At first it assumes that the path carries packets of the own link's MTU
-//! ([`Phase::Whole`]). Evidence that this size does not pass begins a search between the longest delivered size and
+//! ([`Phase::LinkMtu`]). Evidence that this size does not pass begins a search between the longest delivered size and
 //! the failing one ([`Phase::Searching`]). Probes halve the range. Then the size is kept for ten minutes
 //! ([`Phase::Settled`]), after which larger sizes are tried again: first the MTU of the own link, because most
 //! changes of a path are undone, then the next common size. An ICMP error leads to [`Phase::Settled`] at once.
@@ -32,7 +32,7 @@ pub struct SizeSearch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// The size is the MTU of the own link, and no evidence speaks against it.
-    Whole,
+    LinkMtu,
     /// Probes look for a size between the current one and one that fails.
     Searching(Search),
     /// The size is below the MTU of the own link. Larger sizes are tried after `until`.
@@ -62,7 +62,7 @@ pub struct Search {
 impl SizeSearch {
     /// Creates the search for a path about which nothing is known.
     pub fn new(sizes: Sizes) -> SizeSearch {
-        SizeSearch { sizes, size: sizes.ceiling, phase: Phase::Whole, evidence: PathEvidence::default() }
+        SizeSearch { sizes, size: sizes.ceiling, phase: Phase::LinkMtu, evidence: PathEvidence::default() }
     }
 
     /// Returns the largest packet to send, in bytes, including the IP header.
@@ -86,7 +86,7 @@ impl SizeSearch {
     }
 
     /// Returns the size for packets whose bytes were lost `lost_count` times in packets of [`size`](Self::size).
-    /// Their delivery is what distinguishes a size limit from an outage.
+    /// Their delivery distinguishes a size limit from an outage.
     pub fn size_after(&self, lost_count: u8) -> u16 {
         let Sizes { floor, base, .. } = self.sizes;
         match lost_count {
@@ -121,7 +121,7 @@ impl SizeSearch {
         self.evidence.delivered(now, len);
         if len > self.size && len <= self.sizes.ceiling {
             self.size = len;
-            self.continue_search(now, Step::Passed);
+            self.continue_search(now, Outcome::Delivered);
         } else if self.evidence.against(self.size) >= ACCEPTED {
             self.lower(now);
         }
@@ -139,7 +139,7 @@ impl SizeSearch {
             search.lost_count += 1;
             search.from = now + rtt;
             if search.lost_count >= PROBE_TRIES {
-                self.continue_search(now, Step::Failed(len));
+                self.continue_search(now, Outcome::Lost(len));
             }
         }
     }
@@ -169,28 +169,28 @@ impl SizeSearch {
         self.settle_if_done(now);
     }
 
-    fn continue_search(&mut self, now: Time, step: Step) {
+    fn continue_search(&mut self, now: Time, outcome: Outcome) {
         let Phase::Searching(mut search) = self.phase else { return };
-        if let Step::Failed(len) = step {
+        if let Outcome::Lost(len) = outcome {
             search.high = len;
         }
         (search.in_flight, search.lost_count) = (None, 0);
-        search.next = match step {
+        search.next = match outcome {
             // The path is not as it was, but it may carry a little more than it did.
-            Step::Failed(len) if search.is_raise && len == self.sizes.ceiling => {
+            Outcome::Lost(len) if search.is_raise && len == self.sizes.ceiling => {
                 Some(self.sizes.next_above(self.size)).filter(|next| *next < len)
             }
-            Step::Failed(_) if search.is_raise => None,
-            Step::Passed | Step::Failed(_) => self.sizes.between(self.size, search.high),
+            Outcome::Lost(_) if search.is_raise => None,
+            Outcome::Delivered | Outcome::Lost(_) => self.sizes.between(self.size, search.high),
         };
-        search.is_raise &= matches!(step, Step::Failed(_));
+        search.is_raise &= matches!(outcome, Outcome::Lost(_));
         self.phase = Phase::Searching(search);
         self.settle_if_done(now);
     }
 
     fn settle_if_done(&mut self, now: Time) {
         if self.size == self.sizes.ceiling {
-            self.phase = Phase::Whole;
+            self.phase = Phase::LinkMtu;
         } else if matches!(self.phase, Phase::Searching(Search { next: None, .. })) {
             self.phase = Phase::Settled { until: now + RAISE_AFTER };
         }
@@ -199,10 +199,10 @@ impl SizeSearch {
 
 /// The outcome of the probes of one size.
 #[derive(Clone, Copy, Debug)]
-enum Step {
-    Passed,
+enum Outcome {
+    Delivered,
     /// Probes of this length were lost.
-    Failed(u16),
+    Lost(u16),
 }
 
 /// Evidence at which a size is lowered, a natural logarithm: one error in 10^9 tests (Wald: ln(1 / alpha)).

@@ -81,7 +81,7 @@ fn ordinary_loss_never_lowers_a_size() {
             let lowered = send_until(&mut path, &mut channel, window, 1_500, 400_000);
             packet_count += channel.packet_count;
             assert_eq!(lowered, None, "loss {loss} in bursts of {burst_len}, window {window}, seed {seed}");
-            assert_eq!((path.size(), path.phase()), (1_500, Phase::Whole));
+            assert_eq!((path.size(), path.phase()), (1_500, Phase::LinkMtu));
         }
     }
     assert!(packet_count > 10_000_000, "{packet_count} packets");
@@ -166,7 +166,7 @@ fn ten_minutes_later_the_first_probe_is_the_links_mtu_and_then_one_step() {
     now = now + RAISE_AFTER;
     assert_eq!(path.next_probe(now, 1_500), Some(1_500));
     path.delivered(now, 1_500);
-    assert_eq!((path.size(), path.phase()), (1_500, Phase::Whole));
+    assert_eq!((path.size(), path.phase()), (1_500, Phase::LinkMtu));
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn wrong_icmp_errors_change_nothing() {
         for mtu in [0, 68, floor - 1, 1_500, 1_501, 9_000, 65_535] {
             assert!(!path.too_big(Time::ZERO, mtu), "{mtu}");
         }
-        assert_eq!(path.phase(), Phase::Whole);
+        assert_eq!(path.phase(), Phase::LinkMtu);
         assert!(path.too_big(Time::ZERO, floor));
         assert_eq!(path.size(), floor);
     }

@@ -87,8 +87,8 @@ impl Worker {
         }
     }
 
-    /// Ends the offload of flows that lost data, so that the gateway sees what becomes of them, and of all flows if
-    /// the size of a path changed.
+    /// Ends the offload of flows that lost data: the gateway then sees which of their packets arrive. Ends the
+    /// offload of all flows if the size of a path changed.
     pub(super) fn watch_losses(&mut self) {
         let Some(connections) = self.gateway.connections_mut() else { return };
         let is_changed = connections.take_path_change();

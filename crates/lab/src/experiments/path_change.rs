@@ -166,7 +166,7 @@ fn one(middle: PathMiddle, version: u8, mtu: u32, icmp: bool, after: Duration) -
     }
     three_hosts.clear(between)?;
     let [lowered_loss, lowered_icmp] = lowered;
-    let Seen { stall, is_stalled, intact } = seen;
+    let Observed { stall, is_stalled, intact } = seen;
     let stall_seconds = stall.as_secs_f64();
     Ok(PathChangeRow { middle, version, mtu, icmp, stall_seconds, is_stalled, intact, lowered_loss, lowered_icmp })
 }
@@ -209,8 +209,8 @@ fn run(host: &Host, line: &str) -> io::Result<()> {
     Err(io::Error::other(format!("{}: {line}: {}", host.name(), why.trim())))
 }
 
-/// What was seen of a transfer after the change.
-struct Seen {
+/// Observations of a transfer after the change.
+struct Observed {
     stall: Duration,
     is_stalled: bool,
     intact: bool,
@@ -223,7 +223,7 @@ fn transfer(
     address: IpAddr,
     after: Duration,
     change: impl FnOnce() -> io::Result<()>,
-) -> io::Result<Seen> {
+) -> io::Result<Observed> {
     let listener = to.space().enter(|| TcpListener::bind(SocketAddr::new(address, 0)))?;
     let target = listener.local_addr()?;
     // The times of all deliveries.
@@ -250,7 +250,7 @@ fn transfer(
             stall = stall.max(last_gap);
             last = time.max(last);
         }
-        Ok(Seen { stall, is_stalled: last_gap > Duration::from_secs(1), intact: *intact })
+        Ok(Observed { stall, is_stalled: last_gap > Duration::from_secs(1), intact: *intact })
     })
 }
 
