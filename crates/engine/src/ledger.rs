@@ -95,8 +95,8 @@ counters! {
         Uncuttable "uncuttable" "The headers do not fit into one fragment of this MTU."
         NoIdentifier "no_identifier" "No IPv4 ID is free: all were used within the lifetime of a datagram."
         NoBuffer "no_buffer" "The buffer pool is empty."
-        IcmpUsed "icmp_used" "The ICMP error \"too big\" answers a packet that this border cut, and the border cuts shorter since."
-        IcmpRefused "icmp_refused" "The ICMP error \"too big\" about a packet of this border quotes data that is not in flight, comes from the destination itself, or states an impossible MTU (RFC 5927)."
+        IcmpUsed "icmp_used" "An ICMP error (too big) answers a packet that this border cut, and the border cuts shorter since."
+        IcmpRefused "icmp_refused" "An ICMP error (too big) about a packet of this border quotes data that is not in flight, comes from the destination itself, or states an impossible MTU (RFC 5927)."
     }
 }
 

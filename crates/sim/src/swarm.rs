@@ -196,6 +196,7 @@ impl Drawing {
         let narrow_mtu = self.narrow_mtu();
         let role = match self.stop {
             SPENT_IDS | UNENDING_HEADERS | EVICTING | RETIRING => GatewayRole::WideInterface,
+            NARROW_PATH | TINY_PATH => GatewayRole::Border,
             stop => {
                 [GatewayRole::Border, GatewayRole::WideInterface, GatewayRole::ReceiveOffload][stop as usize % 3]
             }
@@ -212,7 +213,12 @@ impl Drawing {
         let mut mtus = vec![narrow_mtu];
         for _ in 0..self.middle_count() {
             let router = self.router();
-            let mtu = self.next_mtu(narrow_mtu);
+            let mtu = match (self.stop, mtus.len()) {
+                (NARROW_PATH | TINY_PATH, 1) => narrow_mtu,
+                (NARROW_PATH, _) => 1_280,
+                (TINY_PATH, _) => TINY_MTU,
+                _ => self.next_mtu(narrow_mtu),
+            };
             mtus.push(mtu);
             let shape = self.shape();
             self.topology.link([at, router], mtu, shape);
@@ -252,6 +258,7 @@ impl Drawing {
         match self.stop {
             SPENT_IDS => 68,
             UNENDING_HEADERS | RETIRING => 1_280,
+            NARROW_PATH | TINY_PATH => 1_500,
             _ => drawn,
         }
     }
@@ -263,7 +270,11 @@ impl Drawing {
 
     fn middle_count(&mut self) -> u64 {
         let count = self.rng.one_of(&[0, 0, 0, 0, 0, 0, 0, 1, 2, 3]);
-        if self.stop >= FIRST_ROUTER && self.stop < FIRST_ROUTER + 5 { count.max(1) } else { count }
+        match self.stop {
+            stop if (FIRST_ROUTER..FIRST_ROUTER + 5).contains(&stop) => count.max(1),
+            NARROW_PATH | TINY_PATH => 2,
+            _ => count,
+        }
     }
 
     fn hosts(&mut self, name: &str, count: u64) -> Vec<usize> {
@@ -279,6 +290,7 @@ impl Drawing {
         let kinds = [Router::Fragments, Router::Refuses, Router::Silent, Router::ReassemblesByHop, Router::Merges];
         let drawn = self.rng.one_of(&kinds);
         let forced = self.stop.checked_sub(FIRST_ROUTER).and_then(|at| kinds.get(at as usize)).copied();
+        let forced = forced.or((self.stop == NARROW_PATH || self.stop == TINY_PATH).then_some(Router::Refuses));
         let name = format!("router {}", self.topology.nodes.len());
         self.topology.node(name, Kind::Router(forced.unwrap_or(drawn)))
     }
@@ -448,9 +460,11 @@ impl Drawing {
         let (least_mtu, link_count) = (self.least_mtu, self.link_count);
         let dice = &mut self.rng;
         let (one, other) = (dice.one_of(left), dice.one_of(right));
-        let (from, to) = if dice.one_in(2) { (one, other) } else { (other, one) };
+        let is_narrow = self.stop == NARROW_PATH || self.stop == TINY_PATH;
+        let (from, to) = if dice.one_in(2) || is_narrow { (one, other) } else { (other, one) };
         let drawn =
             dice.one_of(&[FlowKind::Tcp, FlowKind::Tcp, FlowKind::Tcp, FlowKind::Datagrams, FlowKind::Stream]);
+        let drawn = if is_narrow { FlowKind::Tcp } else { drawn };
         let kind = if drawn == FlowKind::Tcp && least_mtu < TCP_MTU_MIN { FlowKind::Stream } else { drawn };
         let talk = talk(dice, is_silent);
         // If full segments are lost, a sender with path MTU probing shortens its segments repeatedly. The number of
@@ -602,6 +616,10 @@ const UNENDING_HEADERS: u64 = 21;
 const EVICTING: u64 = 22;
 const RETIRING: u64 = 23;
 const MESH: u64 = 24;
+/// A border whose path is narrower behind a router, and one whose path is narrower than any ICMP error may state.
+const NARROW_PATH: u64 = 25;
+const TINY_PATH: u64 = 26;
+const TINY_MTU: u16 = 540;
 /// Number of routers in a mesh.
 const MESH_LEN: usize = 90;
 /// Maximum number of simulations during minimisation.

@@ -932,6 +932,8 @@ struct Gateway {
     ledger: Ledger,
     now: Time,
     link_type: LinkType,
+    /// Bytes by which the data of the next packet lies behind that of its description: none repeats another's.
+    ahead: u32,
 }
 
 impl Gateway {
@@ -958,6 +960,7 @@ impl Gateway {
             ledger: Ledger::new(),
             now: Time::from_nanos(1_000_000_000),
             link_type: LinkType::Ip,
+            ahead: 1,
         }
     }
 
@@ -990,7 +993,8 @@ impl Gateway {
 
     /// The longest allowed packet of this connection.
     fn len_max(&mut self, spec: &Spec, toward: Toward) -> u16 {
-        let packet = self.seen(spec, toward, Checksum::Unverified, None);
+        let spec = self.fresh(spec);
+        let packet = self.seen(&spec, toward, Checksum::Unverified, None);
         let len_max = packet.segment_limit.map_or(0, |limit| limit.len_max);
         self.out.recycle(packet);
         len_max
@@ -1008,8 +1012,17 @@ impl Gateway {
 
     /// The packets that leave for a packet, as on the wire.
     fn pass(&mut self, spec: &Spec, toward: Toward, segment_len: Option<u16>) -> Vec<Vec<u8>> {
-        self.push(spec, toward, segment_len);
+        let spec = self.fresh(spec);
+        self.push(&spec, toward, segment_len);
         self.drain(toward)
+    }
+
+    /// The same packet with data that was not sent before.
+    fn fresh(&mut self, spec: &Spec) -> Spec {
+        let has_data = !spec.payload.is_empty() && spec.flags & (SYN | FIN) == 0;
+        self.ahead += if has_data { spec.payload.len() as u32 } else { 0 };
+        let ahead = if has_data { self.ahead - spec.payload.len() as u32 } else { 0 };
+        Spec { seq: spec.seq.wrapping_add(ahead), ..spec.clone() }
     }
 
     fn push(&mut self, spec: &Spec, toward: Toward, segment_len: Option<u16>) {

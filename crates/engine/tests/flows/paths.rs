@@ -256,6 +256,7 @@ fn a_black_hole_stalls_no_flight_and_is_found_after_a_few() {
         }
         let found = net.flight();
         assert!(found[0] <= path && found[0] * 20 > path * 18 && found[1] == 0, "{found:?} of {path}");
+        assert!(net.count(Event::PathProbe) > 0 || path == 1_280);
         // The path is whole again.
         net.path = 1_500;
         net.now = net.now + pmtu::RAISE_AFTER;

@@ -529,6 +529,7 @@ mod tests {
     use crate::heartbeat::Heartbeat;
     use linux::namespace::Namespace;
     use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
+    use std::cell::Cell;
     use std::os::fd::AsRawFd;
     use std::time::Instant;
 
@@ -610,6 +611,25 @@ mod tests {
             assert_eq!(rig.says(GSO), CopyOutcome::Goes(if runs_on { 960 } else { 1_460 }));
             rig.flow_offload.end(flow(GSO));
             assert_eq!(rig.flow_offload.refresh(|_, _| panic!("it has ended")), 0);
+        }
+    }
+
+    #[test]
+    fn repeated_data_goes_to_the_worker_and_ends_the_offload() {
+        for version in [4, 6] {
+            let packet = Packet { version, ..GSO };
+            let mut rig = Rig::new();
+            rig.offload(packet, 1_500);
+            assert_eq!(rig.says(packet), CopyOutcome::Kept);
+            rig.settle(1);
+            rig.seq.set(0xFFFF_FF00);
+            for _ in 0..3 {
+                assert!(matches!(rig.says(packet), CopyOutcome::Goes(_)), "sequence numbers wrap");
+            }
+            rig.seq.set(rig.seq.get().wrapping_sub(1));
+            assert_eq!(rig.says(packet), CopyOutcome::Kept);
+            rig.settle(1);
+            assert_eq!(rig.says(packet), CopyOutcome::Kept, "the offload has ended");
         }
     }
 
@@ -1079,6 +1099,8 @@ mod tests {
     struct Rig {
         flow_offload: FlowOffload,
         program: OwnedFd,
+        /// The sequence number of the next data.
+        seq: Cell<u32>,
     }
 
     impl Rig {
@@ -1095,7 +1117,7 @@ mod tests {
             let links = [(); 2].map(|()| program.try_clone().expect("there are descriptors"));
             let flow_offload = FlowOffload::adopt(map, links, 7).expect("it is such a map");
             flow_offload.set_redirect(TO);
-            Rig { flow_offload, program }
+            Rig { flow_offload, program, seq: Cell::new(1) }
         }
 
         /// A rig with the flow of a GSO packet offloaded; the worker holds none of its packets.
@@ -1121,13 +1143,20 @@ mod tests {
             self.says_of(&frame(packet), packet)
         }
 
+        /// The outcome for a frame, with data that follows the previous frame's.
         fn says_of(&self, frame: &[u8], packet: Packet) -> CopyOutcome {
+            let mut frame = frame.to_vec();
+            let at = 14 + if packet.version == 4 { 20 } else { 40 } + 4;
+            if let Some(seq) = frame.get_mut(at..at + 4) {
+                seq.copy_from_slice(&self.seq.get().to_be_bytes());
+            }
+            self.seq.set(self.seq.get().wrapping_add(packet.len as u32));
             let mut told = [0_u8; TOLD_LEN];
             let count = if packet.segment_len == 0 { 0 } else { packet.len.div_ceil(packet.segment_len) };
             for (at, value) in [(SEGMENT_COUNT_AT, count), (SEGMENT_LEN_AT, packet.segment_len)] {
                 told[at as usize..at as usize + 4].copy_from_slice(&(value as u32).to_ne_bytes());
             }
-            let said = bpf::run_noted(self.program.as_fd(), frame, &mut told).expect("it runs");
+            let said = bpf::run_noted(self.program.as_fd(), &frame, &mut told).expect("it runs");
             let word = |at: i16| told[at as usize..at as usize + 4].try_into().map(u32::from_ne_bytes).unwrap();
             match (said, word(NOTE_AT)) {
                 (u32::MAX, 0) => CopyOutcome::Kept,
