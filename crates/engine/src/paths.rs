@@ -169,15 +169,19 @@ impl Paths {
         }
     }
 
-    /// Returns the limit of the packets to a narrow host, in bytes. `None` while the packets of this connection
-    /// must be seen: it has lost packets, or the path's size is being searched.
+    /// Returns the limit of the packets to a narrow host, in bytes; the largest number if only its link limits them.
+    /// `None` while the packets of this connection must be seen: it has lost packets, or the path's size is being
+    /// searched.
     pub(crate) fn len_max(&self, key: &FlowKey, handshake: &Handshake) -> Option<u16> {
         if handshake.delivery.is_troubled() {
             return None;
         }
-        let Some(at) = self.find(*key) else { return Some(self.link_mtu) };
-        let path = self.paths.get(at)?;
-        (!matches!(path.phase(), Phase::Searching(_))).then(|| path.size())
+        let Some(path) = self.find(*key).and_then(|at| self.paths.get(at)) else { return Some(u16::MAX) };
+        match path.phase() {
+            Phase::LinkMtu => Some(u16::MAX),
+            Phase::Settled { .. } => Some(path.size()),
+            Phase::Searching(_) => None,
+        }
     }
 
     /// Takes an ICMP error from the narrow side. Returns the reason why it is not forwarded. `None` if it is, as it

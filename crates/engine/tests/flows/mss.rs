@@ -786,6 +786,7 @@ fn segments_are_as_long_as_both_the_border_and_their_receiver_take() {
                 assert_eq!(longest, Some(*expected), "{toward:?}, {mss:?}, {segment_len:?}");
             }
             // Other splitters of its GSO packets get the same limit, from either direction.
+            let long = gateway.fresh(&long);
             let seen = gateway.seen(&long, toward, Checksum::Unverified, Some(1_448));
             let back = gateway.seen(&long.turned(), other(toward), Checksum::Unverified, None);
             let ports = [0, 2].map(|at| u16::from_be_bytes([back.payload()[at], back.payload()[at + 1]]));
