@@ -65,7 +65,7 @@ impl Net {
                 let (Egress::Forward(packet) | Egress::IcmpReply(packet)) = egress else { continue };
                 let mut packets = WirePackets::of(&packet);
                 while let Some(packet) = packets.next() {
-                    left.push(ReadPacket::of(&[&packet.header[..], packet.payload].concat()));
+                    left.push(ReadPacket::of(&[packet.header, packet.payload].concat()));
                 }
                 self.gateway.recycle(direction, packet);
             }
