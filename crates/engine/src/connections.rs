@@ -184,6 +184,7 @@ impl Connections {
     pub fn on_offloaded(&mut self, now: Time, ends: [(Address, u16); 2], toward: Toward) -> Option<SegmentLimit> {
         let at = self.flows.between(ends, toward).filter(|at| self.flows.handshake(*at).is_some())?;
         self.mss.as_mut()?.on_offloaded(now, at, toward, &mut self.flows);
+        self.paths.as_mut()?.on_offloaded(now);
         self.limit_of(at, toward)
     }
 

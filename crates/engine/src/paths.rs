@@ -32,6 +32,8 @@ pub(crate) struct Paths {
     lowered_count: usize,
     /// Whether a size changed since [`take_change`](Paths::take_change).
     is_changed: bool,
+    /// The time of the last packet.
+    now: Time,
     /// Connections that lost data since [`take_watched`](Paths::take_watched).
     watched: Vec<FlowKey>,
 }
@@ -48,7 +50,7 @@ impl Paths {
     /// Creates a table of at most `limit` bytes for paths behind a link with an MTU of `link_mtu` bytes.
     pub(crate) fn new(limit: usize, link_mtu: u16, secret: Secret) -> Paths {
         let paths = FairTable::new(limit, &[PATH_TIMEOUT], secret);
-        Paths { paths, link_mtu, lowered_count: 0, is_changed: false, watched: Vec::new() }
+        Paths { paths, link_mtu, lowered_count: 0, is_changed: false, now: Time::ZERO, watched: Vec::new() }
     }
 
     /// Sets the hash key. The table must be empty.
@@ -80,6 +82,7 @@ impl Paths {
         flows: &mut FlowTable,
         ledger: &mut Ledger,
     ) {
+        self.now = now;
         let Some((segment, at)) = found.numbers().zip(found.at()) else { return };
         let Some(handshake) = flows.handshake_mut(at) else { return };
         match toward {
@@ -170,8 +173,8 @@ impl Paths {
     }
 
     /// Returns the limit of the packets to a narrow host, in bytes; the largest number if only its link limits them.
-    /// `None` while the packets of this connection must be seen: it has lost packets, or the path's size is being
-    /// searched.
+    /// `None` while the packets of this connection must be seen: it has lost packets, or a larger size is to be
+    /// tried.
     pub(crate) fn len_max(&self, key: &FlowKey, handshake: &Handshake) -> Option<u16> {
         if handshake.delivery.is_troubled() {
             return None;
@@ -179,9 +182,14 @@ impl Paths {
         let Some(path) = self.find(*key).and_then(|at| self.paths.get(at)) else { return Some(u16::MAX) };
         match path.phase() {
             Phase::LinkMtu => Some(u16::MAX),
-            Phase::Settled { .. } => Some(path.size()),
-            Phase::Searching(_) => None,
+            Phase::Settled { until } if self.now < until => Some(path.size()),
+            Phase::Settled { .. } | Phase::Searching(_) => None,
         }
+    }
+
+    /// Notes the time of packets that the kernel forwarded.
+    pub(crate) fn on_offloaded(&mut self, now: Time) {
+        self.now = now;
     }
 
     /// Takes an ICMP error from the narrow side. Returns the reason why it is not forwarded. `None` if it is, as it

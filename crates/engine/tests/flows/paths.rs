@@ -158,6 +158,32 @@ fn a_router_behind_the_border_lowers_the_cut_and_the_host_hears_nothing() {
 }
 
 #[test]
+fn an_offloaded_flow_follows_the_size_and_returns_for_a_probe() {
+    let mut net = Net::new(4);
+    let ends = [(host(4, 1).into(), 40_000), (host(4, 2).into(), 80)];
+    let limit = |net: &mut Net| net.gateway.on_offloaded(net.now, ends, WIDE).map(|limit| limit.len_max);
+    assert_eq!(limit(&mut net), Some(1_500));
+    let cuts = net.send(0);
+    let error = net.too_big(&cuts[0], 1_400);
+    net.push(NARROW, &error);
+    assert!(net.gateway.connections_mut().unwrap().take_path_change());
+    assert!(!net.gateway.connections_mut().unwrap().take_path_change());
+    net.acknowledge(WIDE_LEN);
+    assert_eq!(limit(&mut net), Some(1_400));
+    // Data that is repeated must be seen until it is acknowledged.
+    net.send(WIDE_LEN);
+    net.send(WIDE_LEN);
+    assert_eq!(limit(&mut net), None);
+    let watched: Vec<_> = net.gateway.connections_mut().unwrap().take_watched().collect();
+    assert_eq!(watched, [ends]);
+    net.acknowledge(2 * WIDE_LEN);
+    assert_eq!(limit(&mut net), Some(1_400));
+    // A larger size is to be tried.
+    net.now = net.now + pmtu::RAISE_AFTER;
+    assert_eq!(limit(&mut net), None);
+}
+
+#[test]
 fn another_connection_to_the_same_host_uses_the_size_at_once_and_another_host_does_not() {
     let mut net = Net::new(4);
     let cuts = net.send(0);
