@@ -28,8 +28,6 @@ pub(crate) struct Delivery {
     is_heard: bool,
     /// How often the data at `una` was sent again without progress. 0 while the sender has not timed out.
     resent_count: u8,
-    /// Number of time-outs, which stops at the maximum.
-    timeout_count: u8,
     /// The time of the last packet with the data at `una`, if it was sent again.
     resent: Option<Sample>,
     sample: Option<Sample>,
@@ -60,6 +58,8 @@ pub(crate) struct DataSegment {
     pub(crate) payload_len: u32,
     /// Length of the headers of each of its packets, in bytes, from the IP header.
     pub(crate) headers_len: u16,
+    /// Length of its longest packet as it was received, in bytes, including the IP header.
+    pub(crate) wire_len: u16,
 }
 
 /// The fate of an earlier packet, with its length in bytes.
@@ -70,15 +70,9 @@ pub(crate) enum Fate {
 }
 
 impl Delivery {
-    /// Whether the connection's sender timed out repeatedly. Its segments are then not made longer: it may be the
-    /// longer ones that are lost.
-    pub(crate) fn often_times_out(&self) -> bool {
-        self.timeout_count >= OFTEN
-    }
-
     /// Whether data was sent again and is not acknowledged.
     pub(crate) fn is_troubled(&self) -> bool {
-        self.resent.is_some()
+        self.is_known && self.resent.is_some()
     }
 
     /// Returns how often the data at the first unacknowledged byte was sent again without progress.
@@ -102,9 +96,8 @@ impl Delivery {
         if self.is_guessed && is_before(sent.seq, self.una) {
             self.una = sent.seq;
         }
-        // A sender that fills a later hole reveals nothing new, and a keep-alive probe repeats acknowledged data.
-        let is_of_una = self.repeats(sent) && !is_before(self.una, sent.seq) && is_before(self.una, sent.end());
-        if !is_of_una {
+        // A sender that fills a later hole reveals nothing new.
+        if !self.repeats_una(sent) {
             return None;
         }
         if self.is_heard && self.resent.is_none() {
@@ -114,7 +107,6 @@ impl Delivery {
             return Some(Fate::Lost(sample.len));
         }
         let lost = self.resent.or(self.sample.take()).map(|packet| Fate::Lost(packet.len));
-        self.timeout_count = self.timeout_count.saturating_add(u8::from(self.resent_count == 0));
         self.resent_count = self.resent_count.saturating_add(1);
         lost
     }
@@ -124,6 +116,11 @@ impl Delivery {
         self.is_known && is_before(sent.seq, self.nxt)
     }
 
+    /// Whether a data segment repeats the first unacknowledged byte. A keep-alive probe repeats acknowledged data.
+    fn repeats_una(&self, sent: &DataSegment) -> bool {
+        self.repeats(sent) && !is_before(self.una, sent.seq) && is_before(self.una, sent.end())
+    }
+
     /// Takes a data segment that is cut into packets of at most `len_max` bytes. A probe becomes the sample.
     pub(crate) fn send(&mut self, now: Time, sent: &DataSegment, len_max: u16, is_probe: bool) {
         // Before a gap, data took another way, such as through the kernel.
@@ -131,11 +128,14 @@ impl Delivery {
             self.restart_at(sent.seq);
             self.is_guessed = true;
         }
-        let payload_max = u32::from(len_max.saturating_sub(sent.headers_len));
-        let end = sent.seq.wrapping_add(payload_max.min(sent.payload_len));
-        let packet = Sample { start: sent.seq, end, len: sent.packet_len(len_max), sent: micros(now) };
+        let len = sent.packet_len(len_max);
+        let end = sent.seq.wrapping_add(u32::from(len.saturating_sub(sent.headers_len)));
+        let packet = Sample { start: sent.seq, end, len, sent: micros(now) };
         if self.repeats(sent) {
-            if !is_before(self.una, sent.seq) {
+            let overlaps =
+                |sample: &mut Sample| is_before(sample.start, sent.end()) && is_before(sent.seq, sample.end);
+            self.sample.take_if(overlaps);
+            if self.repeats_una(sent) {
                 self.resent = Some(packet);
             }
         } else if self.sample.is_none() || is_probe {
@@ -146,30 +146,28 @@ impl Delivery {
         }
     }
 
-    /// Takes an acknowledgement of the narrow host. Returns the packet that it proves to be delivered.
-    pub(crate) fn acknowledge(&mut self, now: Time, ack: u32) -> Option<Fate> {
-        if !self.is_known {
+    /// Takes an acknowledgement of the narrow host, in a packet without data or with it. Returns the packet that it
+    /// proves to be delivered.
+    pub(crate) fn acknowledge(&mut self, now: Time, ack: u32, has_data: bool) -> Option<Fate> {
+        if !self.is_known || is_before(ack, self.una) {
             return None;
         }
-        if core::mem::take(&mut self.is_guessed) && is_before(ack, self.una) {
-            self.una = ack;
-            return None;
-        }
-        if is_before(ack, self.una) {
-            return None;
-        }
+        self.is_guessed = false;
         if ack == self.una {
-            self.is_heard = true;
+            // A duplicate acknowledgement carries no data (RFC 5681 section 2).
+            self.is_heard |= self.una != self.nxt && !has_data;
             return None;
         }
         if is_before(self.nxt, ack) {
-            self.restart_at(ack);
+            // Data took another way, or the number is forged: the next segment tells.
+            self.is_known = false;
             return None;
         }
         self.una = ack;
         self.is_heard = false;
         let timed_out = core::mem::take(&mut self.resent_count) > 0;
         if let Some(resent) = self.resent.take() {
+            self.sample.take_if(|sample| !is_before(ack, sample.end));
             return (timed_out && self.is_of_second(now, &resent)).then_some(Fate::Delivered(resent.len));
         }
         let sample = self.sample.take_if(|sample| !is_before(ack, sample.end))?;
@@ -179,15 +177,13 @@ impl Delivery {
 
     /// Takes an acknowledgement that the kernel forwarded, with all data before it.
     pub(crate) fn skip_to(&mut self, ack: u32) {
-        if self.is_known && is_before(self.una, ack) {
-            self.restart_at(ack);
-        }
+        self.is_known &= !is_before(self.una, ack);
     }
 
     /// Forgets all data: the next byte to be sent is `seq`.
     pub(crate) fn restart_at(&mut self, seq: u32) {
-        let Delivery { rtt_min, rtt, timeout_count, .. } = *self;
-        *self = Delivery { una: seq, nxt: seq, is_known: true, rtt_min, rtt, timeout_count, ..Delivery::default() };
+        let Delivery { rtt_min, rtt, .. } = *self;
+        *self = Delivery { una: seq, nxt: seq, is_known: true, rtt_min, rtt, ..Delivery::default() };
     }
 
     /// Whether an acknowledgement can be that of data sent again, and not of the first packet with the data.
@@ -217,8 +213,7 @@ impl DataSegment {
 
     /// Returns the length of its longest packet where packets have at most `len_max` bytes.
     fn packet_len(&self, len_max: u16) -> u16 {
-        let whole = u32::from(self.headers_len).saturating_add(self.payload_len);
-        whole.min(len_max.into()) as u16
+        self.wire_len.min(len_max)
     }
 }
 
@@ -234,5 +229,3 @@ fn is_before(a: u32, b: u32) -> bool {
 
 /// Round-trip time assumed before the first sample (a wide-area network's).
 const RTT_UNKNOWN: Duration = Duration::from_millis(100);
-/// Time-outs of a connection from which its segments are not made longer.
-const OFTEN: u8 = 3;

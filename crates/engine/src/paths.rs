@@ -103,7 +103,8 @@ impl Paths {
                 flows.handshake_mut(at).into_iter().for_each(|handshake| handshake.delivery = copy);
             }
             Toward::Wide if segment.flags & tcp::ACK != 0 => {
-                if let Some(fate) = handshake.delivery.acknowledge(now, segment.ack) {
+                let has_data = segment.flags & tcp::SYN != 0 || DataSegment::of(packet, segment.seq).is_some();
+                if let Some(fate) = handshake.delivery.acknowledge(now, segment.ack, has_data) {
                     let rtt = handshake.delivery.rtt();
                     self.take(now, flows.key(at), fate, rtt, ledger);
                 }
@@ -126,8 +127,8 @@ impl Paths {
         ledger: &mut Ledger,
     ) {
         let (len_max, is_probe) = self.choose(now, key, delivery, sent, (packet, limit.len_max), ledger);
-        // A probe has one length, and repeated data is what is to arrive now.
-        let may_grow = limit.may_grow && !is_probe && delivery.resent_count() == 0 && !delivery.often_times_out();
+        // A probe has one length, and repeated data is to arrive now.
+        let may_grow = limit.may_grow && !is_probe && delivery.resent_count() == 0;
         packet.segment_limit = Some(SegmentLimit { len_max, may_grow });
         delivery.send(now, sent, len_max, is_probe);
     }
@@ -162,8 +163,7 @@ impl Paths {
             return (receiver.min(size), false);
         }
         let size = receiver.min(path.size());
-        let longest = packet.wire_len().min(receiver.into()) as u16;
-        match path.next_probe(now, longest) {
+        match path.next_probe(now, receiver, sent.wire_len) {
             Some(probe) => {
                 ledger.note(Event::PathProbe, Tally::of(packet));
                 (probe, true)
@@ -213,15 +213,18 @@ impl Paths {
         let at = self.open(now, key);
         let path = self.paths.slot_mut(at);
         let (before, was_whole) = (path.size(), path.phase() == Phase::LinkMtu);
-        // Old routers state no MTU.
         let floor = Sizes::of(key.version(), self.link_mtu).floor;
-        let mtu = if report.mtu == 0 { plateau_below(report.quoted_len, floor) } else { report.mtu };
-        if mtu == before && path.is_settled_since(now, handshake.delivery.rtt()) {
+        // Old IPv4 routers state no MTU (RFC 1191 section 5).
+        let is_old = report.mtu == 0 && key.version() == Version::V4;
+        let mtu = if is_old { plateau_below(report.quoted_len, floor) } else { report.mtu };
+        if mtu == before && path.is_settled_since(now, LATE_ERRORS) {
             // The packet was not cut to this size, so its host must send shorter ones.
             return None;
         }
-        if path.too_big(now, mtu) {
-            self.note_change(now, at, before, was_whole, ledger, Event::PathLoweredIcmp);
+        let is_lowered = path.too_big(now, mtu);
+        self.note_change(now, at, before, was_whole, ledger, Event::PathLoweredIcmp);
+        self.keep_limit();
+        if is_lowered {
             return Some(Reason::IcmpUsed);
         }
         // Several errors may answer one flight of packets.
@@ -297,7 +300,11 @@ impl Paths {
         let path = self.paths.slot_mut(at);
         let (size, is_whole) = (path.size(), path.phase() == Phase::LinkMtu);
         match (was_whole, is_whole) {
-            (true, false) => self.lowered_count += 1,
+            (true, false) => {
+                self.lowered_count += 1;
+                // It is evicted after paths about which nothing was learned.
+                self.paths.move_to_reserve(at);
+            }
             (false, true) => self.lowered_count -= 1,
             _ => {}
         }
@@ -353,7 +360,8 @@ impl DataSegment {
         let bytes = packet.upper_bytes(upper);
         let header_len = usize::from(*bytes.get(DATA_OFFSET_AT)? >> 4) * 4;
         let payload_len = bytes.len().checked_sub(header_len).filter(|len| *len > 0)? as u32;
-        Some(DataSegment { seq, payload_len, headers_len: upper.at.saturating_add(header_len as u16) })
+        let wire_len = packet.wire_len().min(u16::MAX.into()) as u16;
+        Some(DataSegment { wire_len, seq, payload_len, headers_len: upper.at.saturating_add(header_len as u16) })
     }
 }
 
@@ -378,6 +386,8 @@ impl Key for PathKey {
 const PATH_TIMEOUT: Duration = Duration::from_secs(2 * pmtu::RAISE_AFTER.as_secs());
 /// Charge of a path, in bytes: its slot, its source and their table entries.
 const PATH_CHARGE: usize = 640;
+/// Time after which an error about the size in use is not about a packet that was sent before the size was lowered.
+const LATE_ERRORS: Duration = Duration::from_secs(3);
 /// Number of connections that are noted until they are asked for.
 const WATCHED_MAX: usize = 64;
 /// Offset of the data offset in a TCP header, in bytes (RFC 9293 section 3.1).

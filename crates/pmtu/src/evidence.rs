@@ -35,6 +35,8 @@ struct Record {
     delivered: Option<Time>,
     /// Losses after which a smaller packet was delivered, since the last delivery of this length or a larger one.
     events: u16,
+    /// The time at which the first of these losses counted.
+    since: Time,
 }
 
 impl PathEvidence {
@@ -47,7 +49,10 @@ impl PathEvidence {
         }
         match self.waiting.take() {
             Some(lost) if lost > len => {
-                self.record(lost).into_iter().for_each(|record| record.events = record.events.saturating_add(1));
+                if let Some(record) = self.record(lost) {
+                    record.since = if record.events == 0 { now } else { record.since };
+                    record.events = record.events.saturating_add(1);
+                }
             }
             Some(_) => self.lost += 1,
             None => {}
@@ -83,7 +88,11 @@ impl PathEvidence {
 
     /// Returns the smallest length with evidence against it, in bytes. `None` if there is none.
     pub fn smallest_failing(&self) -> Option<u16> {
-        self.records.iter().find(|record| record.events > 0).map(|record| record.len)
+        self.failing().map(|record| record.len)
+    }
+
+    fn failing(&self) -> Option<&Record> {
+        self.records.iter().find(|record| record.events > 0)
     }
 
     /// Returns the probability that a packet is lost for other reasons than its size.
@@ -92,10 +101,11 @@ impl PathEvidence {
         rate.max(LOSS_RATE_MIN)
     }
 
-    /// Returns the longest delivered packet, in bytes, among those shorter than `len`. `None` if there is none.
-    pub fn longest_delivered_below(&self, len: u16) -> Option<u16> {
-        let below = self.records.iter().rev().filter(|record| record.len < len);
-        below.filter(|record| record.delivered.is_some()).map(|record| record.len).next()
+    /// Returns the longest packet, in bytes, that was delivered since a longer one failed. `None` if there is none.
+    pub fn longest_delivered(&self) -> Option<u16> {
+        let failing = self.failing()?;
+        let is_later = |record: &&Record| record.delivered.is_some_and(|delivered| delivered >= failing.since);
+        self.records.iter().rev().filter(|record| record.len < failing.len).find(is_later).map(|record| record.len)
     }
 
     /// Discards what is known about sizes. The loss rate is kept. For a path whose size limit was learned otherwise.
@@ -116,7 +126,7 @@ impl PathEvidence {
                     self.records.remove(gone);
                 }
                 let at = self.records.partition_point(|record| record.len < len);
-                self.records.insert(at, Record { len, delivered: None, events: 0 });
+                self.records.insert(at, Record { len, delivered: None, events: 0, since: Time::ZERO });
                 at
             }
         };
@@ -199,7 +209,7 @@ mod tests {
         assert!(path.against(1_500) > 0.0);
         assert_eq!(path.against(1_399), 0.0);
         assert_eq!(path.smallest_failing(), Some(1_400));
-        assert_eq!(path.longest_delivered_below(1_400), Some(1_300));
+        assert_eq!(path.longest_delivered(), Some(1_300));
     }
 
     #[test]

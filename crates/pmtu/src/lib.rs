@@ -22,7 +22,7 @@
 //! // Larger sizes are tried, and each probe is lost or delivered.
 //! for _ in 0..100 {
 //!     now = now + 2 * rtt;
-//!     match path.next_probe(now, 1_500) {
+//!     match path.next_probe(now, 1_500, 1_500) {
 //!         Some(len) if len <= 1_420 => path.delivered(now, len),
 //!         Some(len) => path.lost(now, len, rtt),
 //!         None => {}

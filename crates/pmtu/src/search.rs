@@ -96,30 +96,45 @@ impl SizeSearch {
         }
     }
 
-    /// Returns the size of a probe that is due, in bytes. The probe counts as sent. `None` if none is due, or if the
-    /// next one is longer than `len_max`, the longest packet that the caller can send.
-    pub fn next_probe(&mut self, now: Time, len_max: u16) -> Option<u16> {
-        if let Phase::Settled { until } = self.phase
-            && until <= now
-        {
-            let high = self.sizes.ceiling.saturating_add(1);
-            let next = Some(self.sizes.ceiling);
-            let search = Search { high, next, lost_count: 0, in_flight: None, from: now, is_raise: true };
-            self.phase = Phase::Searching(search);
-        }
-        let Phase::Searching(search) = &mut self.phase else { return None };
+    /// Returns the size of a probe that is due, in bytes, for a packet of `len` bytes to a receiver that accepts
+    /// `len_max` bytes. The probe counts as sent. `None` if none is due, or if the packet is too short for it.
+    pub fn next_probe(&mut self, now: Time, len_max: u16, len: u16) -> Option<u16> {
+        let ceiling = self.sizes.ceiling;
+        let mut search = match self.phase {
+            Phase::Searching(search) => search,
+            Phase::Settled { until } if until <= now => Search {
+                high: ceiling.saturating_add(1),
+                next: Some(ceiling),
+                lost_count: 0,
+                in_flight: None,
+                from: now,
+                is_raise: true,
+            },
+            Phase::Settled { .. } | Phase::LinkMtu => return None,
+        };
         if search.in_flight.is_some_and(|(_, sent)| now.since(sent) < PROBE_TIMEOUT) || now < search.from {
             return None;
         }
-        let probe = search.next.filter(|probe| *probe <= len_max)?;
+        let probe = search.next?.min(len_max);
+        if probe <= self.size {
+            // The receiver accepts no larger packet.
+            self.phase = Phase::Settled { until: now + RAISE_AFTER };
+            return None;
+        }
+        if probe > len {
+            return None;
+        }
         search.in_flight = Some((probe, now));
+        self.phase = Phase::Searching(search);
         Some(probe)
     }
 
     /// Takes a delivered packet of `len` bytes; see [`PathEvidence::delivered`].
     pub fn delivered(&mut self, now: Time, len: u16) {
         self.evidence.delivered(now, len);
-        if len > self.size && len <= self.sizes.ceiling {
+        // Any other packet above the size was sent before the size was lowered.
+        let is_probe = |search: &Search| search.in_flight.is_some_and(|(probe, _)| probe == len);
+        if matches!(&self.phase, Phase::Searching(search) if is_probe(search)) {
             self.size = len;
             self.continue_search(now, Outcome::Delivered);
         } else if self.evidence.against(self.size) >= ACCEPTED {
@@ -145,8 +160,17 @@ impl SizeSearch {
     }
 
     /// Takes a validated ICMP error that states the MTU `mtu`, in bytes. Returns whether the size decreased. Errors
-    /// with an MTU that is not smaller than the size, or below the floor, are ignored.
+    /// with an MTU that is not smaller than the size, or below the floor, are ignored, unless they answer a probe.
     pub fn too_big(&mut self, now: Time, mtu: u16) -> bool {
+        if let Phase::Searching(search) = &mut self.phase
+            && mtu >= self.size
+            && search.in_flight.take_if(|(probe, _)| mtu < *probe).is_some()
+        {
+            (search.high, search.lost_count) = (mtu.saturating_add(1), 0);
+            search.next = (mtu > self.size).then_some(mtu);
+            self.settle_if_done(now);
+            return false;
+        }
         if mtu >= self.size || mtu < self.sizes.floor {
             return false;
         }
@@ -161,7 +185,7 @@ impl SizeSearch {
         let failing = self.evidence.smallest_failing().unwrap_or(self.size).min(self.size);
         let Sizes { floor, base, .. } = self.sizes;
         let fallback = if failing > base { base } else { floor };
-        self.size = self.evidence.longest_delivered_below(failing).map_or(fallback, |len| len.max(fallback));
+        self.size = self.evidence.longest_delivered().map_or(fallback, |len| len.max(fallback));
         self.evidence.forget_sizes();
         let next = self.sizes.between(self.size, failing);
         let search = Search { high: failing, next, lost_count: 0, in_flight: None, from: now, is_raise: false };

@@ -121,7 +121,7 @@ fn probes(path: &mut SizeSearch, now: &mut Time, limit: u16) -> Vec<u16> {
     let mut probes = Vec::new();
     while let Phase::Searching(_) = path.phase() {
         *now = *now + RTT;
-        if let Some(len) = path.next_probe(*now, 1_500) {
+        if let Some(len) = path.next_probe(*now, 1_500, 1_500) {
             probes.push(len);
             if len <= limit { path.delivered(*now, len) } else { path.lost(*now, len, RTT) }
         }
@@ -150,21 +150,21 @@ fn ten_minutes_later_the_first_probe_is_the_links_mtu_and_then_one_step() {
     assert!(path.too_big(now, 1_400));
     assert_eq!(path.size(), 1_400);
     now = now + RAISE_AFTER - Duration::from_millis(1);
-    assert_eq!(path.next_probe(now, 1_500), None);
+    assert_eq!(path.next_probe(now, 1_500, 1_500), None);
     now = now + Duration::from_millis(1);
     // Nothing has changed.
-    assert_eq!(path.next_probe(now, 1_500), Some(1_500));
+    assert_eq!(path.next_probe(now, 1_500, 1_500), Some(1_500));
     path.lost(now, 1_500, RTT);
     assert_eq!(probes(&mut path, &mut now, 1_400), [1_500, 1_500, 1_406, 1_406, 1_406]);
     // The path carries a little more.
     now = now + RAISE_AFTER;
-    assert_eq!(path.next_probe(now, 1_500), Some(1_500));
+    assert_eq!(path.next_probe(now, 1_500, 1_500), Some(1_500));
     path.lost(now, 1_500, RTT);
     let seen = probes(&mut path, &mut now, 1_420);
     assert_eq!((path.size(), &seen[..3]), (1_420, &[1_500, 1_500, 1_406][..]));
     // The path is whole again.
     now = now + RAISE_AFTER;
-    assert_eq!(path.next_probe(now, 1_500), Some(1_500));
+    assert_eq!(path.next_probe(now, 1_500, 1_500), Some(1_500));
     path.delivered(now, 1_500);
     assert_eq!((path.size(), path.phase()), (1_500, Phase::LinkMtu));
 }
@@ -183,13 +183,70 @@ fn wrong_icmp_errors_change_nothing() {
 }
 
 #[test]
+fn a_packet_that_was_sent_before_the_size_was_lowered_does_not_raise_it() {
+    let mut path = SizeSearch::new(Sizes::of(Version::V4, 1_500));
+    path.too_big(Time::ZERO, 1_400);
+    path.delivered(Time::ZERO + RTT, 1_500);
+    assert_eq!(path.size(), 1_400);
+    assert!(matches!(path.phase(), Phase::Settled { .. }));
+    let now = Time::ZERO + RAISE_AFTER;
+    assert_eq!(path.next_probe(now, 1_500, 1_500), Some(1_500));
+    path.delivered(now, 1_500);
+    assert_eq!((path.size(), path.phase()), (1_500, Phase::LinkMtu));
+}
+
+#[test]
+fn a_receiver_with_a_smaller_limit_gets_a_probe_of_its_limit_and_no_search_without_end() {
+    let mut path = SizeSearch::new(Sizes::of(Version::V4, 1_500));
+    path.too_big(Time::ZERO, 1_400);
+    let now = Time::ZERO + RAISE_AFTER;
+    assert_eq!(path.next_probe(now, 1_492, 200), None, "the packet is too short");
+    assert!(matches!(path.phase(), Phase::Settled { .. }), "nothing was sent");
+    assert_eq!(path.next_probe(now, 1_492, 1_492), Some(1_492));
+    path.delivered(now + RTT, 1_492);
+    assert_eq!(path.size(), 1_492);
+    assert_eq!(path.next_probe(now + RTT, 1_492, 1_492), None);
+    assert!(matches!(path.phase(), Phase::Settled { .. }));
+}
+
+#[test]
+fn a_router_that_answers_a_probe_names_the_next_one() {
+    let mut path = SizeSearch::new(Sizes::of(Version::V4, 1_500));
+    path.too_big(Time::ZERO, 1_400);
+    let now = Time::ZERO + RAISE_AFTER;
+    assert_eq!(path.next_probe(now, 1_500, 1_500), Some(1_500));
+    assert!(!path.too_big(now, 1_420), "the size does not decrease");
+    assert_eq!(path.next_probe(now + RTT, 1_500, 1_500), Some(1_420));
+    path.delivered(now + RTT, 1_420);
+    assert_eq!(path.size(), 1_420);
+    // The path is as it was.
+    let now = now + RAISE_AFTER + RTT;
+    assert_eq!(path.next_probe(now, 1_500, 1_500), Some(1_500));
+    path.too_big(now, 1_420);
+    assert!(matches!(path.phase(), Phase::Settled { .. }));
+}
+
+#[test]
+fn a_size_that_was_delivered_long_ago_is_not_where_a_search_begins() {
+    let mut path = SizeSearch::new(Sizes::of(Version::V4, 1_500));
+    path.delivered(Time::ZERO, 1_492);
+    let mut now = Time::ZERO + RAISE_AFTER;
+    while path.size() == 1_500 {
+        path.lost(now, 1_500, RTT);
+        now = now + RTT * 2;
+        path.delivered(now, 1_280);
+    }
+    assert_eq!(path.size(), 1_280);
+}
+
+#[test]
 fn a_probe_of_a_connection_that_ended_does_not_stop_the_search() {
     let mut path = SizeSearch::new(Sizes::of(Version::V4, 1_500));
     path.too_big(Time::ZERO, 1_400);
     let now = Time::ZERO + RAISE_AFTER;
-    assert_eq!(path.next_probe(now, 1_500), Some(1_500));
-    assert_eq!(path.next_probe(now + Duration::from_secs(1), 1_500), None);
-    assert_eq!(path.next_probe(now + Duration::from_secs(3), 1_500), Some(1_500));
+    assert_eq!(path.next_probe(now, 1_500, 1_500), Some(1_500));
+    assert_eq!(path.next_probe(now + Duration::from_secs(1), 1_500, 1_500), None);
+    assert_eq!(path.next_probe(now + Duration::from_secs(3), 1_500, 1_500), Some(1_500));
 }
 
 const RTT: Duration = Duration::from_millis(20);

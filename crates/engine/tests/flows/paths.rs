@@ -253,9 +253,51 @@ fn a_host_whose_own_packets_are_too_long_is_told() {
     let cuts = net.send(0);
     let error = net.too_big(&cuts[0], 1_400);
     net.push(NARROW, &error);
-    // A router states the MTU that the border cuts to: the packet was not one of the border's cuts.
+    // It may be about a packet that was sent before the size was lowered.
     net.now = net.now + Duration::from_secs(1);
+    assert_eq!(net.push(NARROW, &error), []);
+    // A router states the MTU that the border cuts to: the packet was not one of the border's cuts.
+    net.now = net.now + Duration::from_secs(3);
     assert_eq!(net.push(NARROW, &error).len(), 1);
+}
+
+#[test]
+fn data_that_was_sent_again_in_shorter_packets_does_not_prove_the_first_ones_delivered() {
+    let mut net = Net::new(4);
+    // The first packet is lost, and the sample is in the second.
+    net.acknowledge(0);
+    let (hole, sample) = (net.sent, net.sent + WIDE_LEN);
+    net.send(hole);
+    net.acknowledge(hole);
+    let cuts = net.send(sample);
+    let error = net.too_big(&cuts[0], 1_400);
+    net.push(NARROW, &error);
+    // Both are repeated by fast retransmission, in packets of 1,400 bytes, and acknowledged one after the other.
+    for at in [hole, sample] {
+        assert_eq!(longest(&net.send(at)), 1_400);
+    }
+    net.now = net.now + RTT;
+    for at in [hole, sample] {
+        net.acknowledge(at + WIDE_LEN);
+    }
+    assert_eq!(net.count(Event::PathRaised), 0);
+    assert_eq!(longest(&net.send(sample + WIDE_LEN)), 1_400);
+}
+
+#[test]
+fn a_forged_acknowledgement_stops_nothing() {
+    let mut net = Net::new(4);
+    for _ in 0..20 {
+        net.flight();
+        // Acknowledges data that was never sent.
+        net.acknowledge(net.sent + (1 << 30));
+    }
+    net.path = 1_400;
+    for _ in 0..8 {
+        net.flight();
+        net.acknowledge(net.sent + (1 << 30));
+    }
+    assert_eq!(net.count(Event::PathLoweredLoss), 1);
 }
 
 #[test]

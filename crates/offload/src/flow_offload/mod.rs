@@ -306,6 +306,8 @@ impl FlowOffload {
             self.limit(flow.at(), limit);
             self.byte(flow.at() + SINGLES_AT).store(0, Ordering::Relaxed);
             self.byte(flow.at() + USED_AT).store(0, Ordering::Relaxed);
+            // The worker forwarded data meanwhile, or another connection uses the same ports.
+            self.byte(flow.at() + HAS_SENT_AT).store(0, Ordering::Relaxed);
             // A packet that arrived while the flow got this entry may have an unrecorded number.
             let left = self.long(LEFT_AT).load(Ordering::SeqCst);
             self.long(flow.at() + LAST_AT).fetch_max(left, Ordering::SeqCst);
