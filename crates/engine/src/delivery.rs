@@ -146,16 +146,26 @@ impl Delivery {
         }
     }
 
-    /// Takes an acknowledgement of the narrow host, in a packet without data or with it. Returns the packet that it
-    /// proves to be delivered.
-    pub(crate) fn acknowledge(&mut self, now: Time, ack: u32, has_data: bool) -> Option<Fate> {
-        if !self.is_known || is_before(ack, self.una) {
+    /// Takes an acknowledgement of the narrow host. `has_data` tells whether its packet carries data. Returns the
+    /// packet that the acknowledgement proves to be delivered.
+    #[inline]
+    pub(crate) fn acknowledge(&mut self, now: Time, ack: u32, has_data: impl FnOnce() -> bool) -> Option<Fate> {
+        // Nothing is in flight where only the narrow host sends.
+        if !self.is_known || ack == self.una && self.una == self.nxt {
+            return None;
+        }
+        self.acknowledge_data(now, ack, has_data())
+    }
+
+    #[inline(never)]
+    fn acknowledge_data(&mut self, now: Time, ack: u32, has_data: bool) -> Option<Fate> {
+        if is_before(ack, self.una) {
             return None;
         }
         self.is_guessed = false;
         if ack == self.una {
             // A duplicate acknowledgement carries no data (RFC 5681 section 2).
-            self.is_heard |= self.una != self.nxt && !has_data;
+            self.is_heard |= !has_data;
             return None;
         }
         if is_before(self.nxt, ack) {

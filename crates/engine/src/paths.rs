@@ -103,7 +103,7 @@ impl Paths {
                 flows.handshake_mut(at).into_iter().for_each(|handshake| handshake.delivery = copy);
             }
             Toward::Wide if segment.flags & tcp::ACK != 0 => {
-                let has_data = segment.flags & tcp::SYN != 0 || DataSegment::of(packet, segment.seq).is_some();
+                let has_data = || segment.flags & tcp::SYN != 0 || DataSegment::of(packet, segment.seq).is_some();
                 if let Some(fate) = handshake.delivery.acknowledge(now, segment.ack, has_data) {
                     let rtt = handshake.delivery.rtt();
                     self.take(now, flows.key(at), fate, rtt, ledger);
