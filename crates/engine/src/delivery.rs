@@ -239,3 +239,25 @@ fn is_before(a: u32, b: u32) -> bool {
 
 /// Round-trip time assumed before the first sample (a wide-area network's).
 const RTT_UNKNOWN: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_whose_data_was_sent_again_is_no_sample() {
+        let data = |seq| DataSegment { seq, payload_len: 1_460, headers_len: 40, wire_len: 1_500 };
+        let mut delivery = Delivery::default();
+        delivery.restart_at(0);
+        delivery.send(Time::ZERO, &data(0), 1_500, false);
+        assert_eq!(delivery.acknowledge(Time::ZERO, 0, || false), None);
+        // A fast retransmission, and new data, which becomes the sample and is repeated in shorter packets.
+        assert_eq!(delivery.notice_loss(&data(0)), Some(Fate::Lost(1_500)));
+        delivery.send(Time::ZERO, &data(0), 1_400, false);
+        delivery.send(Time::ZERO, &data(1_460), 1_500, false);
+        delivery.send(Time::ZERO, &data(1_460), 1_400, false);
+        for ack in [1_460, 2_920] {
+            assert_eq!(delivery.acknowledge(Time::ZERO, ack, || false), None, "{ack}");
+        }
+    }
+}

@@ -196,6 +196,24 @@ fn a_packet_that_was_sent_before_the_size_was_lowered_does_not_raise_it() {
 }
 
 #[test]
+fn only_the_probe_in_flight_changes_the_size_of_a_search() {
+    let mut path = SizeSearch::new(Sizes::of(Version::V4, 1_500));
+    let mut now = Time::ZERO;
+    while path.size() == 1_500 {
+        path.lost(now, 1_500, RTT);
+        now = now + RTT * 2;
+        path.delivered(now, 1_280);
+    }
+    let probe = path.next_probe(now, 1_500, 1_500).unwrap();
+    for other in [576, 1_280, 1_300, 1_500] {
+        path.delivered(now, other);
+        assert_eq!(path.size(), 1_280, "{other} is not the probe");
+    }
+    path.delivered(now, probe);
+    assert_eq!(path.size(), probe);
+}
+
+#[test]
 fn a_receiver_with_a_smaller_limit_gets_a_probe_of_its_limit_and_no_search_without_end() {
     let mut path = SizeSearch::new(Sizes::of(Version::V4, 1_500));
     path.too_big(Time::ZERO, 1_400);
