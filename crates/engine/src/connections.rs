@@ -40,9 +40,15 @@ impl Connections {
     }
 
     /// Creates the table of any other gateway. Its connections are those with a stream in one of the gateway's
-    /// coalescers.
+    /// coalescers, and those whose segment length is chosen by flow.
     pub fn new(secret: Secret) -> Connections {
         Connections { flows: FlowTable::new(usize::MAX, true, secret), mss: None, paths: None }
+    }
+
+    /// Limits the memory of connections without a stream, in bytes.
+    pub(crate) fn with_limit(mut self, limit: usize) -> Connections {
+        self.flows.set_limit(limit);
+        self
     }
 
     /// Sets the key of the hash tables.

@@ -13,6 +13,7 @@
 
 use core::time::Duration;
 use packet::Time;
+use packet::tcp::is_before;
 
 /// The data of a connection on its way to the narrow host.
 #[derive(Clone, Copy, Debug, Default)]
@@ -230,11 +231,6 @@ impl DataSegment {
 /// Returns a time in microseconds modulo 2^32: 71 minutes.
 fn micros(time: Time) -> u32 {
     (time.nanos() / 1_000) as u32
-}
-
-/// Whether sequence number `a` is before `b` (RFC 9293 section 3.4).
-fn is_before(a: u32, b: u32) -> bool {
-    (a.wrapping_sub(b) as i32) < 0
 }
 
 /// Round-trip time assumed before the first sample (a wide-area network's).

@@ -6,6 +6,7 @@
 
 use crate::handshake::Handshake;
 use crate::keyed_hash::{Secret, TableKey};
+use crate::segment_sizing::FlowSizing;
 use crate::table::{FairTable, Handle, Key};
 use crate::toward::Toward;
 use core::net::IpAddr;
@@ -52,6 +53,8 @@ pub(crate) struct FlowKey {
 pub(crate) struct Flow {
     /// The handshake, recorded by a border. `None` if no MSS was announced.
     pub(crate) handshake: Option<Handshake>,
+    /// The segment length toward the narrow side. `None` if the policy of its destination needs no state.
+    sizing: Option<Box<FlowSizing>>,
     /// The stream of each direction. `None` if the direction is not coalesced.
     streams: [Option<Handle>; 2],
 }
@@ -94,7 +97,7 @@ impl FlowTable {
     /// Creates a table with a memory limit of `limit` bytes.
     pub(crate) fn new(limit: usize, tells_ports_apart: bool, secret: Secret) -> FlowTable {
         FlowTable {
-            flows: FairTable::new(limit, &[TIMEOUT, SHORT_TIMEOUT], secret),
+            flows: FairTable::new(limit, &[TIMEOUT, SHORT_TIMEOUT, SIZING_TIMEOUT], secret),
             hints: no_hints(HINT_COUNT_MIN),
             tells_ports_apart,
             handshake_count: 0,
@@ -104,6 +107,11 @@ impl FlowTable {
     /// Sets the key of the hash table. The table must be empty.
     pub(crate) fn set_key(&mut self, key: Secret) {
         self.flows.set_key(key);
+    }
+
+    /// Sets the memory limit, in bytes.
+    pub(crate) fn set_limit(&mut self, limit: usize) {
+        self.flows.set_limit(limit);
     }
 
     /// Adopts the limit of another table, and whether it tells ports apart. The caller removes handshakes above the
@@ -222,6 +230,21 @@ impl FlowTable {
         self.handshake_count += 1;
     }
 
+    /// Returns the place for the segment sizing of an unfragmented TCP packet's connection, which is created if it
+    /// is missing. `None` if the packet has no connection.
+    pub(crate) fn sizing(
+        &mut self,
+        now: Time,
+        packet: &Packet,
+        direction: usize,
+    ) -> Option<&mut Option<Box<FlowSizing>>> {
+        let mut found = self.find(packet, direction, false, |_, _| None);
+        let at = self.open(now, packet, &mut found)?;
+        self.flows.charge(at, FLOW_CHARGE);
+        self.flows.refresh(now, at, SIZING_TIMEOUT);
+        Some(&mut self.flows.slot_mut(at).sizing)
+    }
+
     /// Returns all connections with a known handshake.
     pub(crate) fn handshakes(&self) -> impl Iterator<Item = (&FlowKey, &Handshake)> {
         self.flows.entries().filter_map(|(key, flow)| Some((key, flow.handshake.as_ref()?)))
@@ -269,12 +292,12 @@ impl FlowTable {
         self.flows.move_to_reserve(at);
     }
 
-    /// Removes handshakes that timed out, and calls `forgotten` for each. A connection with streams stays.
+    /// Removes the state of connections that timed out, and calls `forgotten` for each handshake. A connection with streams stays.
     pub(crate) fn expire(&mut self, now: Time, mut forgotten: impl FnMut(&Handshake)) {
         // Every entry is visited at most one time: a connection that stays could time out again immediately.
         for _ in 0..self.flows.count() {
             let Some(at) = self.flows.overdue(now) else { return };
-            if let Some(handshake) = self.forget_handshake(at) {
+            if let Some(handshake) = self.forget_state(at) {
                 forgotten(&handshake);
             }
             if self.flows.get_mut(at).is_some_and(|(_, flow)| !flow.is_nothing()) {
@@ -289,11 +312,11 @@ impl FlowTable {
         self.flows.is_over_limit()
     }
 
-    /// Removes handshakes above the limit, and calls `forgotten` for each. The hosts with the most handshakes lose
-    /// theirs first. A connection with streams stays, because streams are charged separately.
+    /// Removes the state of connections above the limit, and calls `forgotten` for each handshake. The hosts with
+    /// the most connections lose theirs first. A connection with streams stays, because streams are charged separately.
     pub(crate) fn forget_surplus(&mut self, mut forgotten: impl FnMut(&Handshake)) {
-        while let Some(handshake) = self.flows.over_limit().and_then(|at| self.forget_handshake(at)) {
-            forgotten(&handshake);
+        while let Some(at) = self.flows.over_limit() {
+            self.forget_state(at).iter().for_each(&mut forgotten);
         }
     }
 
@@ -302,13 +325,15 @@ impl FlowTable {
         let known = self.flows.entries().filter(|(_, flow)| flow.handshake.is_some());
         let known: Vec<_> = known.filter_map(|(key, _)| self.flows.find(key)).collect();
         for at in known {
-            self.forget_handshake(at);
+            self.forget_state(at);
         }
     }
 
-    fn forget_handshake(&mut self, at: Handle) -> Option<Handshake> {
+    /// Forgets all but the streams of a connection.
+    fn forget_state(&mut self, at: Handle) -> Option<Handshake> {
         let flow = self.flows.slot_mut(at);
         let handshake = flow.handshake.take();
+        flow.sizing = None;
         let is_nothing = flow.is_nothing();
         self.handshake_count -= usize::from(handshake.is_some());
         if is_nothing {
@@ -398,7 +423,7 @@ impl Flow {
     }
 
     fn is_nothing(&self) -> bool {
-        self.handshake.is_none() && self.streams.iter().all(Option::is_none)
+        self.handshake.is_none() && self.sizing.is_none() && self.streams.iter().all(Option::is_none)
     }
 }
 
@@ -518,6 +543,8 @@ fn no_hints(count: usize) -> Box<[Hint]> {
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(7_440);
 /// Time-out of a connection that has not opened, or is closing: four minutes (RFC 5382 section 5, REQ-5).
 pub(crate) const SHORT_TIMEOUT: Duration = Duration::from_secs(240);
+/// Time-out of the segment length of an idle connection: twice the time after which the slowest policy raises it.
+const SIZING_TIMEOUT: Duration = Duration::from_secs(1_200);
 /// Charge of a connection with a handshake, in bytes: its slot, its source and their table entries.
 pub const FLOW_CHARGE: usize = 512;
 /// Minimum number of hints, a power of two.

@@ -289,6 +289,12 @@ impl Gateway {
         Some(&self.connections).filter(|connections| connections.is_border())
     }
 
+    /// Returns the bytes charged for connections without a stream: those that cross a border, and those whose segment
+    /// length is chosen by flow.
+    pub fn flow_charges(&self) -> usize {
+        self.connections.charged()
+    }
+
     /// Returns the connections that cross a border, mutable. `None` in other roles.
     pub fn connections_mut(&mut self) -> Option<&mut Connections> {
         Some(&mut self.connections).filter(|connections| connections.is_border())

@@ -104,7 +104,7 @@ impl Handshake {
         let offered = self.receiver_offers(toward).filter(|_| !is_settled);
         let end = offered.map_or(*receiver, |offers| receiver.least(&offers.least));
         let may_grow = is_settled && !end.is_below_floor;
-        (receiver.len_max > 0).then_some(SegmentLimit { len_max: end.len_max, may_grow })
+        (receiver.len_max > 0).then_some(SegmentLimit::new(end.len_max, may_grow))
     }
 
     /// Takes a SYN. Returns false if a complete handshake stays valid. Any of several unanswered SYNs may begin the

@@ -39,21 +39,41 @@ impl Identifiers {
         (self.secret, self.counters) = (others.secret, others.counters);
     }
 
+    /// Whether there are enough IDs for all segments of a packet, at any segment length.
+    pub(crate) fn suffice(&self, now: Time, packet: &Packet) -> bool {
+        let (number, _, is_scarce) = self.place(packet);
+        let [scarce, _] = &self.counters;
+        !is_scarce || scarce.get(number).is_some_and(|counter| counter.has(now, self.lifetime, SEGMENTS_MAX))
+    }
+
     /// Returns a new ID for a datagram between the hosts of `packet`. `None` if all IDs are in use.
     pub fn next(&mut self, now: Time, packet: &Packet) -> Option<u32> {
+        let (number, start, is_scarce) = self.place(packet);
+        let [scarce, plenty] = &mut self.counters;
+        let counter = if is_scarce { scarce } else { plenty }.get_mut(number)?;
+        let number = counter.take(now, is_scarce.then_some(self.lifetime))?;
+        Some(start.wrapping_add(number as u32) & (u32::MAX >> (u32::BITS - packet.ip().id_bits())))
+    }
+
+    /// Returns the number of the counter for a packet, the first ID, and whether the IDs have 16 bits.
+    fn place(&self, packet: &Packet) -> (usize, u32, bool) {
         let (source, destination) = packet.addresses();
         let hash = self.secret.hash(&(source, destination, packet.ip().key_protocol()));
-        let start = (hash >> 32) as u32;
-        let id_bits = packet.ip().id_bits();
-        let is_scarce = id_bits <= 16;
-        let [scarce, plenty] = &mut self.counters;
-        let counter = if is_scarce { scarce } else { plenty }.get_mut(hash as usize % COUNTER_COUNT)?;
-        let number = counter.take(now, is_scarce.then_some(self.lifetime))?;
-        Some(start.wrapping_add(number as u32) & (u32::MAX >> (u32::BITS - id_bits)))
+        (hash as usize % COUNTER_COUNT, (hash >> 32) as u32, packet.ip().id_bits() <= 16)
     }
 }
 
 impl Counter {
+    /// Whether the next `count` numbers, at most a block, are free.
+    fn has(&self, now: Time, lifetime: Duration, count: u64) -> bool {
+        let end = self.next + count;
+        let block = (end - 1) / BLOCK_LEN;
+        let is_new = self.next.is_multiple_of(BLOCK_LEN) || block > self.next / BLOCK_LEN;
+        let is_free =
+            || self.begun.get((block as usize + 1) % BLOCK_COUNT).is_some_and(|left| now.since(*left) >= lifetime);
+        !is_new || (block as usize) < BLOCK_COUNT || is_free()
+    }
+
     /// Returns the next number. For 16-bit IDs, `None` at the start of a block while an ID of the block may be in
     /// flight.
     fn take(&mut self, now: Time, lifetime: Option<Duration>) -> Option<u64> {
@@ -77,6 +97,8 @@ impl Counter {
 const COUNTER_COUNT: usize = 1_024;
 /// Number of blocks of 16-bit IDs. The age of each block is known.
 const BLOCK_COUNT: usize = 16;
+/// Maximum number of segments of a packet: an IP packet of the largest length, in segments of 1,280 bytes.
+const SEGMENTS_MAX: u64 = 64;
 /// Number of IDs in a block.
 const BLOCK_LEN: u64 = 65_536 / BLOCK_COUNT as u64;
 /// Default lifetime of a datagram. The two minutes of RFC 791 would allow 546 datagrams per second between two

@@ -135,6 +135,7 @@ mod raised;
 mod reassembly;
 mod rules;
 mod segment;
+mod segment_sizing;
 mod settings;
 mod side;
 mod sink;
@@ -157,6 +158,7 @@ pub use prefixes::{Prefix, Prefixes};
 pub use reassembly::{Late, Limits, PlacementMode, PlacementStats, Reassembler};
 pub use rules::{Exempt, Hold, Mode, Rules, Toggle};
 pub use segment::WirePacket;
+pub use segment_sizing::SegmentPolicy;
 pub use settings::{
     BURST_MAX, FLOW_COUNT, GatewayRole, GatewaySettings, Holding, MEMORY, MERGE_TIMEOUT, Position, Secrets,
     SideSettings, SideStage, TRANSIT_TIMEOUT,

@@ -145,7 +145,8 @@ impl Mss {
     /// Returns the size limit of packets toward this side, for a known or unknown connection.
     #[inline]
     pub(crate) fn limit(&self, handshake: Option<&Handshake>, toward: Toward) -> SegmentLimit {
-        let unknown = SegmentLimit { len_max: self.border.unknown_len_max(toward), may_grow: false };
+        let len_max = self.border.unknown_len_max(toward);
+        let unknown = SegmentLimit::new(len_max, false);
         handshake.and_then(|handshake| handshake.limit(toward)).unwrap_or(unknown)
     }
 

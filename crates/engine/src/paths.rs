@@ -129,7 +129,7 @@ impl Paths {
         let (len_max, is_probe) = self.choose(now, key, delivery, sent, (packet, limit.len_max), ledger);
         // A probe has one length, and repeated data is to arrive now.
         let may_grow = limit.may_grow && !is_probe && delivery.resent_count() == 0;
-        packet.segment_limit = Some(SegmentLimit { len_max, may_grow });
+        packet.segment_limit = Some(SegmentLimit { len_max, may_grow, ..limit });
         delivery.send(now, sent, len_max, is_probe);
     }
 

@@ -5,6 +5,7 @@
 
 use crate::prefixes::Prefix;
 use core::time::Duration;
+use packet::Address;
 
 /// Whether a stage is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,4 +59,12 @@ pub struct Exempt {
     pub prefix: Option<Prefix>,
     /// TCP or UDP port of source or destination. `None`: all ports.
     pub port: Option<u16>,
+}
+
+impl Exempt {
+    /// Whether a flow between these hosts and ports is exempt.
+    pub(crate) fn covers(&self, hosts: [Address; 2], ports: [u16; 2]) -> bool {
+        let by_prefix = self.prefix.is_none_or(|prefix| hosts.iter().any(|host| prefix.contains(*host)));
+        by_prefix && self.port.is_none_or(|port| ports.contains(&port))
+    }
 }

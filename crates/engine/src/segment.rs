@@ -71,6 +71,7 @@ impl WirePacket<'_> {
                 if of.fragmentation.is_none() {
                     packet.set_max_fragment_len(of.max_fragment_len());
                 }
+                packet.segment_limit = of.segment_limit;
                 Some(packet)
             }
             Frame::Other(..) => panic!("a piece that we cut parses"),

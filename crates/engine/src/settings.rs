@@ -16,6 +16,7 @@ use crate::output::Output;
 use crate::prefixes::Prefixes;
 use crate::reassembly::{Late, Limits, PlacementMode, Reassembler};
 use crate::rules::{Exempt, Hold, Mode, Rules, Toggle};
+use crate::segment_sizing::{SegmentPolicy, SegmentSizing};
 use crate::side::{Aggregation, Side};
 use crate::sizing::{Checksums, Role, SegmentSize, Sizing};
 use crate::toward::Toward;
@@ -66,6 +67,9 @@ pub struct SideSettings {
     pub exempt: Vec<Exempt>,
     /// Whether TCP packets above the MTU are segmented.
     pub segment: Toggle,
+    /// The treatment of TCP segments above the MTU, by destination. Only for packets toward a narrow side that is no
+    /// border's.
+    pub segment_policies: Prefixes<SegmentPolicy>,
     /// Whether packets above the MTU are fragmented.
     pub fragment: Toggle,
     /// Division of a payload among fragments or segments.
@@ -157,7 +161,7 @@ impl Secrets {
 impl GatewaySettings {
     /// Returns the settings of a gateway with one direction.
     pub fn one(side: SideSettings) -> GatewaySettings {
-        GatewaySettings { sides: vec![side], border: None, flow_count: 0 }
+        GatewaySettings { sides: vec![side], border: None, flow_count: FLOW_COUNT }
     }
 
     /// Returns the defaults of a role for both directions: toward the narrow side, then toward the wide side. The
@@ -184,7 +188,7 @@ impl GatewaySettings {
         let Secrets { seed, table_key } = secrets;
         let connections = match self.border.clone() {
             Some(border) => Connections::at_border(self.flow_count * FLOW_CHARGE, border, seed),
-            None => Connections::new(seed),
+            None => Connections::new(seed).with_limit(self.flow_count * FLOW_CHARGE),
         };
         connections.with_table_key(table_key)
     }
@@ -242,6 +246,7 @@ impl SideSettings {
             coalesces_udp: false,
             exempt: Vec::new(),
             segment: Toggle::On,
+            segment_policies: Prefixes::new(SegmentPolicy::Segment),
             fragment: Toggle::On,
             split: Split::Max,
             segment_size: [SegmentSize::Maximise; 2],
@@ -378,6 +383,7 @@ impl Side {
                 merger: settings.merger(secrets),
                 coalescer: settings.coalescer(direction, secrets),
             },
+            segments: SegmentSizing::new(settings.segment_policies.clone(), settings.exempt.clone(), settings.mtu),
             sizing: Sizing {
                 mtu: settings.mtu,
                 role,

@@ -13,6 +13,7 @@ use crate::output::{Next, Output};
 use crate::prefixes::Prefixes;
 use crate::reassembly::{Outcome, PlacementStats, Placer, Reassembler};
 use crate::rules::Toggle;
+use crate::segment_sizing::SegmentSizing;
 use crate::sink::CopyPayload;
 use crate::sizing::{Role, Sizing, take_singles};
 use packet::{
@@ -24,6 +25,8 @@ use packet::{
 pub struct Side {
     /// Stages that combine several packets into one.
     pub aggregation: Aggregation,
+    /// Chooses the segment length of each flow. `None` if no TCP segment may exceed the MTU.
+    pub(crate) segments: Option<SegmentSizing>,
     /// The stage that divides packets, by segmentation or fragmentation.
     pub sizing: Sizing,
 }
@@ -43,6 +46,11 @@ pub struct Aggregation {
 }
 
 impl Side {
+    /// Creates a side with these stages, whose TCP segments never exceed the MTU.
+    pub fn of(aggregation: Aggregation, sizing: Sizing) -> Side {
+        Side { aggregation, segments: None, sizing }
+    }
+
     /// Takes a packet that will be sent to this side. The caller must first call [`expire`](Side::expire) with the
     /// same `now`.
     pub fn push(&mut self, now: Time, packet: Packet, connections: &mut Connections, out: &mut Output) {
@@ -92,12 +100,15 @@ impl Side {
     fn push_received(
         &mut self,
         now: Time,
-        packet: Packet,
+        mut packet: Packet,
         found: Found,
         connections: &mut Connections,
         out: &mut Output,
     ) {
-        let Side { aggregation, sizing } = self;
+        let Side { aggregation, segments, sizing } = self;
+        if let Some(segments) = segments {
+            segments.on_packet(now, &mut packet, &mut connections.flows, &mut out.ledger);
+        }
         if packet.ip().fragment.is_some() && !sizing.is_below_every_link(&packet) {
             return aggregation.push_fragment(now, packet, connections, ToSizing { now, sizing, out });
         }
@@ -152,7 +163,7 @@ impl Side {
         connections: &'a mut Connections,
         out: &'a mut Output,
     ) -> Option<(&'a mut Reassembler, ToCoalescer<'a, ToSizing<'a>>)> {
-        let Side { aggregation: Aggregation { reassembler, coalescer, .. }, sizing } = self;
+        let Side { aggregation: Aggregation { reassembler, coalescer, .. }, sizing, .. } = self;
         Some((
             reassembler.as_mut()?,
             ToCoalescer { now, coalescer, connections, next: ToSizing { now, sizing, out } },
@@ -166,24 +177,28 @@ impl Side {
         let joins_so = self.aggregation.coalescer.as_ref().is_none_or(Coalescer::resizes);
         let resizes = (segment, split) == (Toggle::On, Split::Max) && joins_so;
         let may_grow = self.sizing.may_grow(Some(limit));
-        (resizes && limit.len_max > 0).then_some(SegmentLimit { len_max: mtu.min(limit.len_max), may_grow })
+        (resizes && limit.len_max > 0).then_some(SegmentLimit {
+            len_max: mtu.min(limit.len_max),
+            may_grow,
+            ..limit
+        })
     }
 
     /// Sends or drops the held packets whose deadline has passed, and removes state that timed out.
     pub fn expire(&mut self, now: Time, connections: &mut Connections, out: &mut Output) {
-        let Side { aggregation, sizing } = self;
+        let Side { aggregation, sizing, .. } = self;
         aggregation.expire(now, connections, ToSizing { now, sizing, out });
     }
 
     /// Sends all held segments, because the port has no more packets.
     pub fn release(&mut self, now: Time, connections: &mut Connections, out: &mut Output) {
-        let Side { aggregation, sizing } = self;
+        let Side { aggregation, sizing, .. } = self;
         aggregation.release(now, connections, ToSizing { now, sizing, out });
     }
 
     /// Sends all held packets, because the input has ended.
     pub fn flush(&mut self, now: Time, connections: &mut Connections, out: &mut Output) {
-        let Side { aggregation, sizing } = self;
+        let Side { aggregation, sizing, .. } = self;
         aggregation.flush(now, connections, ToSizing { now, sizing, out });
     }
 

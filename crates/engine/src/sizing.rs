@@ -136,7 +136,7 @@ impl Sizing {
         if packet.checksum == Checksum::Partial && self.checksums == Checksums::Complete {
             note_finished(&packet, out);
         }
-        self.segment(&mut packet, out);
+        self.segment(now, &mut packet, out);
         if self.is_below_every_link(&packet) || self.leaves_to_kernel(&packet) {
             self.leave_alone(packet, out);
             return Ok(());
@@ -157,6 +157,9 @@ impl Sizing {
         self.complete_checksum(&mut packet, out);
         match self.cut(now, &packet) {
             Ok(cut) => {
+                if packet.segment_limit.is_some_and(|limit| limit.in_fragments) {
+                    out.ledger.note(Event::SuperFragmented, Tally::of(&packet));
+                }
                 match self.role {
                     _ if !packet.ip().dont_fragment => {}
                     Role::Source(_) => out.ledger.note(Event::FragmentedForHost, Tally::of(&packet)),
@@ -205,8 +208,22 @@ impl Sizing {
 
     /// Returns the maximum length of a TCP packet, within the MTU of this side and the limit of its receiver.
     #[inline]
-    fn tcp_len_max(&self, packet: &Packet) -> u16 {
-        self.mtu.min(packet.segment_limit.map_or(self.unknown_len_max, |limit| limit.len_max))
+    fn tcp_len_max(&self, now: Time, packet: &Packet) -> u16 {
+        match packet.segment_limit {
+            Some(limit) if limit.in_fragments && self.may_super_fragment(now, packet) => limit.len_max,
+            limit => self.mtu.min(limit.map_or(self.unknown_len_max, |limit| limit.len_max)),
+        }
+    }
+
+    /// Whether TCP segments above the MTU may be sent in IP fragments: the host's own, or those that their host
+    /// allows routers to fragment. Without enough IP IDs, they are segmented.
+    fn may_super_fragment(&self, now: Time, packet: &Packet) -> bool {
+        self.fragment == Toggle::On
+            && match &self.role {
+                Role::Source(identifiers) => identifiers.suffice(now, packet),
+                Role::Transit => !packet.ip().dont_fragment,
+                Role::Helper => false,
+            }
     }
 
     /// Whether the segments of a GSO packet may be made longer, toward a receiver with this limit.
@@ -224,8 +241,8 @@ impl Sizing {
     /// GSO packets exist only inside hosts, so a new segment size fragments no packet with DF, and DF stays set
     /// (law 4). Datagrams of a UDP GSO packet keep their sizes. A GSO packet with a single segment becomes an
     /// ordinary packet.
-    fn segment(&self, packet: &mut Packet, out: &mut Output) {
-        let len_max = usize::from(self.tcp_len_max(packet));
+    fn segment(&self, now: Time, packet: &mut Packet, out: &mut Output) {
+        let len_max = usize::from(self.tcp_len_max(now, packet));
         let fits = packet.wire_len() <= len_max;
         if packet.gso.is_some_and(|gso| packet.gso_len() <= usize::from(gso.segment_len)) {
             packet.gso = None;

@@ -42,4 +42,14 @@ pub struct SegmentLimit {
     /// Whether received segments may be made longer, up to `len_max`. True only if both directions of the handshake
     /// were seen, so that `len_max` follows from the receiver's own MSS (RFC 9293 section 3.7.1).
     pub may_grow: bool,
+    /// Whether packets above the MTU of the link are sent in IP fragments, up to `len_max`. Otherwise they are
+    /// segmented.
+    pub in_fragments: bool,
+}
+
+impl SegmentLimit {
+    /// Returns a limit for packets that fit the MTU of the link.
+    pub const fn new(len_max: u16, may_grow: bool) -> SegmentLimit {
+        SegmentLimit { len_max, may_grow, in_fragments: false }
+    }
 }

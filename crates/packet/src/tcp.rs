@@ -68,6 +68,12 @@ pub enum TcpOption<'a> {
     Malformed(&'a [u8]),
 }
 
+/// Whether sequence number `a` is before `b` (RFC 9293 section 3.4).
+#[inline]
+pub fn is_before(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) < 0
+}
+
 /// The fixed header fields of an unfragmented segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpFacts {

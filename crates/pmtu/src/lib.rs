@@ -1,8 +1,8 @@
 //! Packets that a path delivered and lost -> the packet size that the path carries.
 //!
 //! [`PathEvidence`] tells a size limit from ordinary loss. [`SizeSearch`] follows the path MTU with this evidence,
-//! with validated ICMP errors, and with probes (RFC 4821, RFC 8899). Both are values: the caller supplies the time,
-//! sends the packets and validates the ICMP errors.
+//! with validated ICMP errors, and with probes (RFC 4821, RFC 8899). [`LossIntervals`] measures ordinary loss. All
+//! are values: the caller supplies the time, sends the packets and validates the ICMP errors.
 //!
 //! ```
 //! use std::time::Duration;
@@ -35,9 +35,11 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
 
 mod evidence;
+mod loss_intervals;
 mod search;
 mod sizes;
 
 pub use evidence::PathEvidence;
+pub use loss_intervals::LossIntervals;
 pub use search::{Phase, RAISE_AFTER, Search, SizeSearch};
 pub use sizes::{PLATEAUS, Sizes, plateau_below};

@@ -149,7 +149,10 @@ pub fn settings(
             icmp_source: node.filter(|_| tells).map(address::answering),
             ..SideSettings::new(mtu, position)
         };
-        let side = if toward == Toward::Wide { aggregation(config, side) } else { side };
+        let side = match toward {
+            Toward::Wide => aggregation(config, side),
+            Toward::Narrow => SideSettings { segment_policies: Prefixes::new(config.segments), ..side },
+        };
         side.with_segment_size_for(!is_border)
     });
     GatewaySettings {

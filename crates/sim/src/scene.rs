@@ -49,7 +49,7 @@ use core::fmt;
 use core::ops::{Range, RangeInclusive};
 use core::str::FromStr;
 use core::time::Duration;
-use engine::Hold;
+use engine::{Hold, SegmentPolicy};
 use serde::Deserialize;
 use std::collections::HashMap;
 use toml::Spanned;
@@ -116,6 +116,8 @@ struct NodeTable {
     merge: Option<bool>,
     coalesce: Option<bool>,
     hold: Option<Spanned<String>>,
+    #[serde(rename = "segment-policy")]
+    segment_policy: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
@@ -280,9 +282,10 @@ impl Reader<'_> {
         let table = node.get_ref();
         let word = table.kind.get_ref().as_str();
         let is_gateway = word != "host" && router(word).is_none();
-        let has_choices = [table.reassemble, table.merge, table.coalesce].iter().any(Option::is_some);
-        if !is_gateway && (has_choices || table.wide.is_some() || table.hold.is_some()) {
-            let what = "only gateways have wide, hold, reassemble, merge and coalesce; remove them";
+        let has_switches = [table.reassemble, table.merge, table.coalesce].iter().any(Option::is_some);
+        let has_words = [&table.wide, &table.hold, &table.segment_policy].iter().any(|word| word.is_some());
+        if !is_gateway && (has_switches || has_words) {
+            let what = "only gateways have wide, hold, segment-policy, reassemble, merge and coalesce; remove them";
             return self.bad(&table.kind.span(), what.to_owned());
         }
         if word != "host" && table.dont_fragment && Role::ALL.iter().any(|role| role.name() == word) {
@@ -332,7 +335,22 @@ impl Reader<'_> {
             Some(hold) => Some(Hold::Fixed(self.stretch_of("hold", hold, HOLD_MAX)?)),
             None => usual.hold,
         };
+        let segments = match &table.segment_policy {
+            Some(policy) => {
+                let word = policy.get_ref().as_str();
+                let found = SegmentPolicy::NAMES.iter().find(|(name, _)| *name == word);
+                let Some((_, segments)) = found.filter(|_| role == GatewayRole::WideInterface) else {
+                    let names = SegmentPolicy::NAMES.map(|(name, _)| name).join(", ");
+                    let what =
+                        format!("wide interfaces have a segment-policy, one of {names}; correct or remove it");
+                    return self.bad(&policy.span(), what);
+                };
+                *segments
+            }
+            None => usual.segments,
+        };
         Ok(Kind::Gateway(Gateway {
+            segments,
             reassemble: table.reassemble.unwrap_or(usual.reassemble),
             merge: table.merge.unwrap_or(usual.merge),
             coalesce: usual.coalesce.filter(|_| table.coalesce != Some(false)),

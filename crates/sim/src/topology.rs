@@ -4,7 +4,7 @@
 
 use crate::link::LinkShape;
 use core::time::Duration;
-use engine::{Hold, Late, Mode, PlacementMode};
+use engine::{Hold, Late, Mode, PlacementMode, SegmentPolicy};
 use packet::Split;
 
 /// A network of nodes and links.
@@ -61,6 +61,8 @@ pub struct Gateway {
     pub role: GatewayRole,
     /// Number of the node on the wide side.
     pub wide: usize,
+    /// The treatment of TCP segments that are too long for the narrow side.
+    pub segments: SegmentPolicy,
     /// Whether datagrams toward the wide side are reassembled.
     pub reassemble: bool,
     /// Whether fragments in order toward the wide side are merged.
@@ -196,6 +198,7 @@ impl Gateway {
         Gateway {
             role,
             wide,
+            segments: SegmentPolicy::Segment,
             reassemble: role == GatewayRole::WideInterface,
             merge: false,
             coalesce: Some(if role == GatewayRole::ReceiveOffload { Mode::Reversible } else { Mode::Resize }),

@@ -656,8 +656,7 @@ impl ControlInfo {
 
 /// Whether this exemption covers the connection.
 fn covers(exempt: &Exempt, key: &FlowKey) -> bool {
-    let by_prefix = exempt.prefix.is_none_or(|prefix| prefix.contains(key.narrow) || prefix.contains(key.wide));
-    by_prefix && exempt.port.is_none_or(|port| key.ports.contains(&port))
+    exempt.covers([key.narrow, key.wide], key.ports)
 }
 
 fn pair_of(secret: Secret, packet: &Packet) -> u16 {

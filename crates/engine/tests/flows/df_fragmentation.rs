@@ -69,10 +69,7 @@ fn datagram(version: u8, protocol: u8) -> Spec {
 
 fn side(cuts: bool) -> Side {
     let df_identifiers = cuts.then(|| Identifiers::new(Secret::new(3), LIFETIME));
-    Side {
-        aggregation: Aggregation::default(),
-        sizing: Sizing { df_identifiers, ..Sizing::new(1_500, Role::Transit) },
-    }
+    Side::of(Aggregation::default(), Sizing { df_identifiers, ..Sizing::new(1_500, Role::Transit) })
 }
 
 fn output() -> Output {

@@ -251,14 +251,14 @@ fn a_gso_packet_passes_behind_its_flow_without_a_copy() {
             let rules = wideload_engine::Rules { mode, ..resize(u16::MAX) };
             let coalescer = Coalescer::new(1 << 20, rules, Vec::new(), Secret::new(7));
             let mut connections = none();
-            let mut side = Side {
-                aggregation: Aggregation { coalescer: Some(coalescer), ..Aggregation::default() },
-                sizing: Sizing {
+            let mut side = Side::of(
+                Aggregation { coalescer: Some(coalescer), ..Aggregation::default() },
+                Sizing {
                     gso_packets: SegmentSize::Preserve,
                     checksums: Checksums::Defer,
                     ..Sizing::new(u16::MAX, Role::Transit)
                 },
-            };
+            );
             let mut out = output();
             let one = |at, len| Spec { sum: Summed::Half, ..tcp(version).carrying(at, len) };
             let long = gso(&one(0, 60_000), Some(1_400), &mut out);
@@ -339,7 +339,7 @@ fn none() -> Connections {
 
 /// A side without aggregation.
 fn narrow(sizing: Sizing) -> Side {
-    Side { aggregation: Aggregation::default(), sizing }
+    Side::of(Aggregation::default(), sizing)
 }
 
 fn output() -> Output {

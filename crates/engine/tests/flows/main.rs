@@ -11,4 +11,5 @@ mod mss;
 mod mss_ending;
 mod paths;
 mod rig;
+mod segment_sizing;
 mod segments;

@@ -468,17 +468,17 @@ fn a_takeover_with_other_limits_keeps_the_entries_that_fit() {
 #[test]
 fn only_a_resizing_side_gives_a_segment_limit() {
     let side = || Gateway::new(Raise::BothWays).wide;
-    let limit = |len_max| SegmentLimit { len_max, may_grow: true };
+    let limit = |len_max| SegmentLimit::new(len_max, true);
     assert_eq!([side().resizes_to(limit(9_001)), side().resizes_to(limit(0))], [Some(limit(9_000)), None]);
     let sizing = |change: fn(&mut Sizing)| {
-        let limit = SegmentLimit { len_max: 1_500, may_grow: true };
+        let limit = SegmentLimit::new(1_500, true);
         let mut side = side();
         change(&mut side.sizing);
         side.resizes_to(limit)
     };
     assert_eq!(sizing(|sizing| sizing.split = Split::Balanced), None);
     assert_eq!(sizing(|sizing| sizing.segment = Toggle::Off), None);
-    let kept = SegmentLimit { len_max: 1_500, may_grow: false };
+    let kept = SegmentLimit::new(1_500, false);
     assert_eq!(sizing(|sizing| sizing.gso_packets = SegmentSize::Preserve), Some(kept), "they only become shorter");
     let mut reversible = side();
     let rules = Rules { mode: Mode::Reversible, ..resize(u16::MAX) };
@@ -939,19 +939,21 @@ struct Gateway {
 
 impl Gateway {
     fn new(raise: Raise) -> Gateway {
-        let side = |mtu, toward: Toward| Side {
-            aggregation: Aggregation {
-                coalescer: Some(
-                    Coalescer::new(1 << 20, resize(u16::MAX), Vec::new(), Secret::new(5))
-                        .in_direction(toward.direction()),
-                ),
-                ..Aggregation::default()
-            },
-            sizing: Sizing {
-                gso_packets: SegmentSize::ResizedWhereKnown,
-                unknown_len_max: border(raise).unknown_len_max(toward),
-                ..Sizing::new(mtu, Role::Transit)
-            },
+        let side = |mtu, toward: Toward| {
+            Side::of(
+                Aggregation {
+                    coalescer: Some(
+                        Coalescer::new(1 << 20, resize(u16::MAX), Vec::new(), Secret::new(5))
+                            .in_direction(toward.direction()),
+                    ),
+                    ..Aggregation::default()
+                },
+                Sizing {
+                    gso_packets: SegmentSize::ResizedWhereKnown,
+                    unknown_len_max: border(raise).unknown_len_max(toward),
+                    ..Sizing::new(mtu, Role::Transit)
+                },
+            )
         };
         Gateway {
             wide: side(9_000, Toward::Wide),

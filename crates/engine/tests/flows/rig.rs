@@ -50,7 +50,7 @@ impl Rig {
         let coalescer = Coalescer::new(limit, rules, exempt, Secret::new(7));
         let aggregation = Aggregation { coalescer: Some(coalescer), ..Aggregation::default() };
         Rig {
-            side: Side { aggregation, sizing },
+            side: Side::of(aggregation, sizing),
             connections: Connections::new(Secret::new(7)),
             out: Output::new(Pool::new(2 * limit + (64 << 20)), None),
             now: Time::ZERO,

@@ -91,7 +91,7 @@ fn each_datagram_of_a_udp_gso_packet_is_complete() {
 fn a_gso_packet_is_resegmented_for_a_narrower_link() {
     for (version, role) in [(4, Role::Transit), (6, Role::Transit), (4, source()), (6, source())] {
         let sizing = Sizing::new(1_280, role);
-        let mut side = Side { aggregation: Aggregation::default(), sizing };
+        let mut side = Side::of(Aggregation::default(), sizing);
         let mut out = Output::new(Pool::new(1 << 20), None);
         let payload = noise(20_000);
         let mut packet =
@@ -112,7 +112,7 @@ fn a_gso_packet_is_resegmented_for_a_narrower_link() {
 fn a_udp_gso_packet_keeps_its_datagrams_and_fragments_long_ones() {
     for (mtu, gso_packets, fragments) in [(540, 1, 0), (500, 0, 4)] {
         let sizing = Sizing::new(mtu, source());
-        let mut side = Side { aggregation: Aggregation::default(), sizing };
+        let mut side = Side::of(Aggregation::default(), sizing);
         let mut out = Output::new(Pool::new(1 << 20), None);
         let mut packet = Frame::copy(&udp(4, &noise(1_200)), LinkType::Ip, Ingress(0), &mut out.pool).unwrap();
         packet.gso = Some(Gso { segment_len: 500, ids: Identifications::Rise, maker: Maker::Sender });

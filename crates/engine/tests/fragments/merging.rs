@@ -713,10 +713,7 @@ fn each_destination_has_the_policy_of_its_prefix() {
         rig.side.aggregation.policies = policies.clone();
         // Without the policy's stage, fragments pass.
         let mut without = Rig {
-            side: Side {
-                aggregation: Aggregation { policies: policies.clone(), ..Aggregation::default() },
-                ..rig.side
-            },
+            side: Side::of(Aggregation { policies: policies.clone(), ..Aggregation::default() }, rig.side.sizing),
             ..rig
         };
         let sent = sent(destination);

@@ -33,10 +33,7 @@ impl Rig {
         let reassembler = late.map(|late| Reassembler::new(limits, late, secret()));
         let answers = IcmpResponder::new([ROUTER_V4.into(), ROUTER_V6.into()], 1_000_000_000, 1_000, secret());
         Rig {
-            side: Side {
-                aggregation: Aggregation { reassembler, ..Aggregation::default() },
-                sizing: Sizing::new(mtu, role),
-            },
+            side: Side::of(Aggregation { reassembler, ..Aggregation::default() }, Sizing::new(mtu, role)),
             connections: Connections::new(Secret::new(7)),
             out: Output::new(Pool::new(64 << 20), Some(answers)),
             now: Time::ZERO,

@@ -129,7 +129,7 @@ fn no_identification_repeats_too_soon_after_a_takeover() {
             role: Role::Source(Identifiers::new(Secret::new(round + 2), Duration::from_secs(2))),
             ..card()
         };
-        let old = std::mem::replace(&mut rig.side, Side { aggregation: Aggregation::default(), sizing: fresh });
+        let old = std::mem::replace(&mut rig.side, Side::of(Aggregation::default(), fresh));
         rig.side.take_over(rig.now, old, &mut rig.connections, &mut rig.out);
     }
 }
@@ -261,14 +261,14 @@ fn side(join: FragmentPolicy) -> Side {
         merger: Some(FragmentMerger::new(join_limits, 9_100, secret)),
         coalescer: Some(Coalescer::new(4 << 20, rules(false), Vec::new(), secret)),
     };
-    Side { aggregation, sizing: Sizing::new(9_100, Role::Transit) }
+    Side::of(aggregation, Sizing::new(9_100, Role::Transit))
 }
 
 /// A side that coalesces UDP too, with this MTU.
 fn joining_udp(mtu: u16) -> Side {
     let whole = side(FragmentPolicy::Reassemble);
     let coalescer = Some(Coalescer::new(4 << 20, rules(true), Vec::new(), Secret::new(5)));
-    Side { aggregation: Aggregation { coalescer, ..whole.aggregation }, sizing: Sizing::new(mtu, Role::Transit) }
+    Side::of(Aggregation { coalescer, ..whole.aggregation }, Sizing::new(mtu, Role::Transit))
 }
 
 fn rules(udp: bool) -> Rules {

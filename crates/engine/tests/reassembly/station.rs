@@ -57,7 +57,7 @@ impl Station {
 
     /// Creates a station with this reassembler and this sizing.
     pub fn of(reassembler: Option<Reassembler>, sizing: Sizing, pool_len: usize) -> Station {
-        let side = Side { aggregation: Aggregation { reassembler, ..Aggregation::default() }, sizing };
+        let side = Side::of(Aggregation { reassembler, ..Aggregation::default() }, sizing);
         Station {
             side,
             connections: Connections::new(Secret::new(SECRET)),

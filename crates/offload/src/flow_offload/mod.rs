@@ -280,7 +280,7 @@ impl FlowOffload {
     /// left to the worker. Does nothing if the flow is already registered, or if another flow occupies its table
     /// entry.
     pub fn expect(&mut self, flow: Flow) {
-        if self.notes(flow) || !self.enter(flow, SegmentLimit { len_max: 0, may_grow: false }) {
+        if self.notes(flow) || !self.enter(flow, SegmentLimit::new(0, false)) {
             return;
         }
         self.until(flow).store(ENDED, Ordering::SeqCst);
@@ -1063,7 +1063,7 @@ mod tests {
             (900, 2_880, 1_448, 860),
         ] {
             let mut rig = Rig::new();
-            rig.flow_offload.offload(flow(GSO), SegmentLimit { len_max, may_grow: false });
+            rig.flow_offload.offload(flow(GSO), SegmentLimit::new(len_max, false));
             rig.says(GSO);
             rig.settle(1);
             let gso = Packet { len, segment_len, ..GSO };
@@ -1071,13 +1071,13 @@ mod tests {
         }
         // A limit that may not grow stays so while the flow is offloaded.
         let mut rig = Rig::ready(900);
-        rig.flow_offload.offload(flow(GSO), SegmentLimit { len_max: 900, may_grow: false });
+        rig.flow_offload.offload(flow(GSO), SegmentLimit::new(900, false));
         rig.flow_offload.offload(flow(GSO), growing(900));
         assert_eq!(rig.says(GSO), CopyOutcome::Goes(144));
     }
 
     fn growing(len_max: u16) -> SegmentLimit {
-        SegmentLimit { len_max, may_grow: true }
+        SegmentLimit::new(len_max, true)
     }
 
     /// Verdict on a packet: left to the worker, kept from the socket, or forwarded with this segment size.
