@@ -14,7 +14,8 @@ use lab::emulator::{CalibrationRun, Outcome, Scheduling};
 use lab::experiments::{
     self, Algorithm, AttacksSettings, BorderSettings, Differential, DifferentialSettings, DipsSettings,
     FloodsSettings, HoldSettings, LifecycleEvent, LifecycleSettings, PathChangeSettings, PathMiddle, Receiving,
-    Scene, SoakSettings, SwarmSettings, TcpSettings, TransparencySettings, WideInterfaceSettings, WorkersSettings,
+    Scene, SegmentSizesSettings, SoakSettings, SwarmSettings, TcpSettings, TransparencySettings,
+    WideInterfaceSettings, WorkersSettings,
 };
 use lab::traffic::Writes;
 use linux::namespace::become_own_root;
@@ -110,6 +111,25 @@ fn measure(experiment: &Experiment, json: bool) -> io::Result<Status> {
             let mtus = mtu.clone().unwrap_or(usual.mtus);
             let settings = PathChangeSettings { mtus, middles, ..usual };
             let outcome = experiments::path_change(&settings, tell)?;
+            shown(&progress, json, &outcome, outcome.is_good())
+        }
+        Experiment::SegmentSizes(args) => {
+            let usual = SegmentSizesSettings::default();
+            let trips = args.delay.iter().map(|trip| Duration::from_millis(*trip)).collect();
+            let settings = SegmentSizesSettings {
+                trips: if args.delay.is_empty() { usual.trips } else { trips },
+                losses: if args.loss.is_empty() { usual.losses } else { args.loss.clone() },
+                wide_mtu: args.mtu,
+                seeds: args.seeds,
+                rounds: args.live,
+                cost_rounds: args.cost,
+                ..usual
+            };
+            let outcome = experiments::segment_sizes(&settings, tell)?;
+            if let Some(path) = &args.svg {
+                std::fs::write(path, outcome.chart().svg())
+                    .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+            }
             shown(&progress, json, &outcome, outcome.is_good())
         }
         Experiment::Lifecycle(args) => {

@@ -29,6 +29,7 @@ pub(crate) fn check(said: &RawConfig<'_>, notes: &mut Notes) {
     for side in &sides {
         check_port(side, role, notes);
         check_fragment_policy(side, role, notes);
+        check_segment_policy(side, role, notes);
         check_idle(side, role, notes);
         if role != Role::Border
             && let Some(at) = side.df.is(DontFragment::Fragment)
@@ -124,7 +125,9 @@ fn check_keys_of_roles(said: &RawConfig<'_>, role: Role, notes: &mut Notes) {
         let what = format!("{} assigns no IPv4 IDs", called(role));
         notes.error(at, "limits.datagram-lifetime", what, "remove it, or set role = \"wide-interface\"");
     }
+    let follows_flows = said.narrow.as_ref().is_some_and(|side| side.allows_long_segments().is_some());
     if role != Role::Border
+        && !follows_flows
         && let Some(at) = said.limits.flows_at
     {
         let what = format!("{} keeps no flow table, so this has no effect", called(role));
@@ -214,6 +217,22 @@ fn check_fragment_policy(side: &RawSide<'_>, role: Role, notes: &mut Notes) {
     }
 }
 
+fn check_segment_policy(side: &RawSide<'_>, role: Role, notes: &mut Notes) {
+    let Some(at) = side.allows_long_segments() else { return };
+    let name = |key| side.table.name_of(key);
+    if role != Role::WideInterface || side.which != Which::Narrow {
+        let what = "only the narrow side of a wide interface may send TCP segments above the MTU";
+        notes.error(at, name("segment-policy"), what, "remove it, or write \"segment\"");
+        return;
+    }
+    for (key, switch) in [("segment", &side.segment), ("fragment", &side.fragment)] {
+        if let Some(off) = switch.is(Toggle::Off) {
+            let what = format!("segment-policy needs {key} = true");
+            notes.error(off, name(key), what, "write true, or remove segment-policy");
+        }
+    }
+}
+
 /// Warns about keys that have no effect, because the stage that they configure is off on this side.
 fn check_idle(side: &RawSide<'_>, role: Role, notes: &mut Notes) {
     let name = |key| side.table.name_of(key);
@@ -222,6 +241,7 @@ fn check_idle(side: &RawSide<'_>, role: Role, notes: &mut Notes) {
         let mend = "add coalesce = \"resize\", or remove this";
         let hold = side.hold.here().map(|at| (at.at, "hold"));
         let exempt = side.exempt.here().filter(|list| !list.value.is_empty()).map(|at| (at.at, "exempt"));
+        let exempt = exempt.filter(|_| side.allows_long_segments().is_none());
         for (at, key) in hold.into_iter().chain(exempt) {
             notes.warning(at, name(key), what, mend);
         }

@@ -15,8 +15,8 @@ use core::net::{IpAddr, SocketAddr};
 use core::ops::RangeInclusive;
 use core::time::Duration;
 use engine::{
-    Exempt, FLOW_COUNT, FragmentPolicy, Holding, MEMORY, Mode, Prefix, SAFE_LEN, SideSettings, SideStage, Toggle,
-    Toward,
+    Exempt, FLOW_COUNT, FragmentPolicy, Holding, MEMORY, Mode, Prefix, SAFE_LEN, SegmentPolicy, SideSettings,
+    SideStage, Toggle, Toward,
 };
 use packet::Split;
 use std::path::PathBuf;
@@ -55,6 +55,8 @@ pub(crate) struct RawSide<'a> {
     pub fragment_policy: Given<FragmentPolicy>,
     pub fragment_policy_for: Given<Vec<(At<Prefix>, At<FragmentPolicy>)>>,
     pub segment: Given<Toggle>,
+    pub segment_policy: Given<SegmentPolicy>,
+    pub segment_policy_for: Given<Vec<(At<Prefix>, At<SegmentPolicy>)>>,
     pub fragment: Given<Toggle>,
     pub df: Given<DontFragment>,
     pub hold: Given<Holding>,
@@ -240,6 +242,7 @@ impl<'a> RawSide<'a> {
         let example = if which == Which::Wide { 9_000 } else { 1_500 };
         let mtu_mend = format!("write mtu = {example}, or the MTU of the link: 68 to 65535");
         let flow = "a list such as [\":22\", \"192.0.2.0/24\"]";
+        let (fragment_policy_for, segment_policy_for) = policies_for(&table, notes);
         RawSide {
             which,
             port: table.take("port", notes, &value::port),
@@ -247,8 +250,10 @@ impl<'a> RawSide<'a> {
             coalesce: table.take("coalesce", notes, &|value| value::word(value, &MODES)),
             reassemble,
             fragment_policy: table.take("fragment-policy", notes, &|value| value::word(value, &POLICIES)),
-            fragment_policy_for: fragment_policy_for(&table, notes),
+            fragment_policy_for,
             segment,
+            segment_policy: table.take("segment-policy", notes, &|value| value::word(value, &SegmentPolicy::NAMES)),
+            segment_policy_for,
             fragment,
             df: table.take("df", notes, &|value| value::word(value, &DFS)),
             hold: table.take("hold", notes, &hold),
@@ -283,6 +288,15 @@ impl<'a> RawSide<'a> {
         for_some || self.fragment_policy(role) == Some(policy)
     }
 
+    /// Returns the position of the first segment policy that allows segments above the MTU; `None` if there is none.
+    pub fn allows_long_segments(&self) -> Option<usize> {
+        let own = self.segment_policy.here().filter(|own| own.value != SegmentPolicy::Segment).map(|own| own.at);
+        let mut of_some = self.segment_policy_for.here().into_iter().flat_map(|list| &list.value);
+        own.or_else(|| {
+            of_some.find(|(_, policy)| policy.value != SegmentPolicy::Segment).map(|(_, policy)| policy.at)
+        })
+    }
+
     /// Whether the role reassembles on this side by default.
     pub fn reassembles_by_role(&self, role: Role) -> bool {
         self.usual(role).reassemble == Toggle::On
@@ -314,6 +328,13 @@ impl<'a> RawSide<'a> {
                 .map(|(to, how)| (to.value, how.value))
                 .collect(),
             segment: self.segment.or(self.usual(role).segment)?,
+            segment_policy: self.segment_policy.or(SegmentPolicy::Segment)?,
+            segment_policy_for: self
+                .segment_policy_for
+                .or(Vec::new())?
+                .into_iter()
+                .map(|(to, policy)| (to.value, policy.value))
+                .collect(),
             fragment: self.fragment.or(Toggle::On)?,
             df: self.df.or(DontFragment::Refuse)?,
             hold: self.hold.or(self.usual(role).hold)?,
@@ -396,41 +417,56 @@ fn prefixes(table: Option<&Table<'_>>, notes: &mut Notes) -> Given<Vec<At<Prefix
     prefixes
 }
 
-/// Reads the fragment policies for some destinations.
-fn fragment_policy_for(side: &Table<'_>, notes: &mut Notes) -> Given<Vec<(At<Prefix>, At<FragmentPolicy>)>> {
+/// Policies for some destinations.
+type PoliciesFor<P> = Given<Vec<(At<Prefix>, At<P>)>>;
+
+/// Reads the fragment policies and the segment policies for some destinations.
+fn policies_for(side: &Table<'_>, notes: &mut Notes) -> (PoliciesFor<FragmentPolicy>, PoliciesFor<SegmentPolicy>) {
     let tables = match side.tables("for", notes) {
         Given::As(tables) => tables,
-        Given::Wrong => return Given::Wrong,
-        Given::Not => return Given::Not,
+        Given::Wrong => return (Given::Wrong, Given::Wrong),
+        Given::Not => return (Given::Not, Given::Not),
     };
     let said: Vec<_> = tables.value.iter().map(|table| one_for(table, notes)).collect();
-    let mut joins: Vec<(At<Prefix>, At<FragmentPolicy>)> = Vec::new();
-    for (table, (prefix, join)) in tables.value.iter().zip(&said) {
-        let (Some(prefix), Some(join)) = (prefix.here(), join.here()) else {
+    let mut known: Vec<Prefix> = Vec::new();
+    let (mut fragments, mut segments) = (Vec::new(), Vec::new());
+    let mut is_right = true;
+    for (table, (prefix, fragment, segment)) in tables.value.iter().zip(said) {
+        is_right &= !matches!((&fragment, &segment), (Given::Wrong, _) | (_, Given::Wrong));
+        let Some(prefix) = prefix.here().copied() else {
+            is_right = false;
             continue;
         };
-        if joins.iter().any(|(other, _)| other.value == prefix.value) {
+        if known.contains(&prefix.value) {
             let wrong = Wrong::new(format!("{} is a duplicate", prefix.value), "remove one of the two tables");
             notes.wrong(prefix.at, table.name_of("prefix"), wrong);
-        } else {
-            joins.push((*prefix, *join));
+            is_right = false;
         }
+        known.push(prefix.value);
+        fragments.extend(fragment.here().map(|policy| (prefix, *policy)));
+        segments.extend(segment.here().map(|policy| (prefix, *policy)));
     }
-    if joins.len() == said.len() { Given::As(At { at: tables.at, value: joins }) } else { Given::Wrong }
+    if !is_right {
+        return (Given::Wrong, Given::Wrong);
+    }
+    let at = tables.at;
+    (Given::As(At { at, value: fragments }), Given::As(At { at, value: segments }))
 }
 
-fn one_for(table: &Table<'_>, notes: &mut Notes) -> (Given<Prefix>, Given<FragmentPolicy>) {
+fn one_for(table: &Table<'_>, notes: &mut Notes) -> (Given<Prefix>, Given<FragmentPolicy>, Given<SegmentPolicy>) {
     table.check_keys(&FOR, notes, |key| {
         SIDE.contains(&key).then(|| "write it in the side's own table, in front of this one".to_owned())
     });
     let prefix = table.need("prefix", "write it, such as prefix = \"192.0.2.0/24\"", notes, &value::prefix);
     let reassemble = table.take("reassemble", notes, &value::switch);
     let join = table.take("fragment-policy", notes, &|value| value::word(value, &POLICIES));
+    let segment = table.take("segment-policy", notes, &|value| value::word(value, &SegmentPolicy::NAMES));
     let join = match (reassemble, join) {
         (Given::Wrong, _) | (_, Given::Wrong) => Given::Wrong,
-        (Given::Not, Given::Not) => {
-            let mend = "write fragment-policy = \"merge\", \"reassemble-hop\" or \"off\", or reassemble = true";
-            notes.missing(table.at, table.name_of("fragment-policy"), "the fragment policy is missing", mend);
+        (Given::Not, Given::Not) if matches!(segment, Given::Not) => {
+            let mend = "write fragment-policy = \"merge\", \"reassemble-hop\" or \"off\", reassemble = true, or \
+                        segment-policy";
+            notes.missing(table.at, table.name_of("fragment-policy"), "the policy is missing", mend);
             Given::Wrong
         }
         (Given::As(At { value: Toggle::On, .. }), Given::As(join)) if join.value != FragmentPolicy::Off => {
@@ -446,8 +482,9 @@ fn one_for(table: &Table<'_>, notes: &mut Notes) -> (Given<Prefix>, Given<Fragme
         (Given::As(At { at, value: Toggle::On }), _) => Given::As(At { at, value: FragmentPolicy::Reassemble }),
         (_, Given::As(join)) => Given::As(join),
         (Given::As(At { at, .. }), Given::Not) => Given::As(At { at, value: FragmentPolicy::Off }),
+        (Given::Not, Given::Not) => Given::Not,
     };
-    (prefix, join)
+    (prefix, join, segment)
 }
 
 fn hold(value: &DeValue<'_>) -> Result<Holding, Wrong> {
@@ -513,13 +550,14 @@ const ROOT: [&str; 14] = [
     "mss",
     "wide-interface",
 ];
-const SIDE: [&str; 14] = [
+const SIDE: [&str; 15] = [
     "port",
     "mtu",
     "coalesce",
     "reassemble",
     "fragment-policy",
     "segment",
+    "segment-policy",
     "fragment",
     "df",
     "hold",
@@ -529,7 +567,7 @@ const SIDE: [&str; 14] = [
     "exempt",
     "for",
 ];
-const FOR: [&str; 3] = ["prefix", "fragment-policy", "reassemble"];
+const FOR: [&str; 4] = ["prefix", "fragment-policy", "reassemble", "segment-policy"];
 const LIMITS: [&str; 3] = ["memory", "flows", "datagram-lifetime"];
 const MSS: [&str; 2] = ["raise", "safe"];
 const WIDE_INTERFACE: [&str; 1] = ["prefixes"];

@@ -6,7 +6,7 @@ use crate::problem::Problems;
 use crate::renamed;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
-use engine::{Exempt, FragmentPolicy, GatewayRole, Holding, Mode, Prefix, Prefixes, Toggle};
+use engine::{Exempt, FragmentPolicy, GatewayRole, Holding, Mode, Prefix, Prefixes, SegmentPolicy, Toggle};
 use packet::Split;
 use std::path::PathBuf;
 
@@ -131,6 +131,10 @@ pub struct SideConfig {
     pub fragment_policy_for: Vec<(Prefix, FragmentPolicy)>,
     /// Whether TCP packets that exceed the MTU are split into segments.
     pub segment: Toggle,
+    /// The treatment of TCP segments that exceed the MTU, for all destinations without a policy of their own.
+    pub segment_policy: SegmentPolicy,
+    /// The treatment of TCP segments that exceed the MTU for some destinations; the longest prefix applies.
+    pub segment_policy_for: Vec<(Prefix, SegmentPolicy)>,
     /// Whether packets that exceed the MTU are fragmented.
     pub fragment: Toggle,
     /// The treatment of UDP and ICMP datagrams with DF that exceed the MTU.
@@ -232,6 +236,13 @@ impl SideConfig {
         self.fragment_policy_for
             .iter()
             .fold(Prefixes::new(self.fragment_policy), |all, (prefix, policy)| all.with(*prefix, *policy))
+    }
+
+    /// Returns the treatment of TCP segments that exceed the MTU, by destination.
+    pub fn segment_policies(&self) -> Prefixes<SegmentPolicy> {
+        self.segment_policy_for
+            .iter()
+            .fold(Prefixes::new(self.segment_policy), |all, (prefix, policy)| all.with(*prefix, *policy))
     }
 
     /// Whether this policy applies to the fragments for at least one destination.

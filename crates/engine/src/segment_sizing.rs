@@ -76,9 +76,17 @@ pub(crate) struct FlowSizing {
 /// The state of a policy.
 #[derive(Clone, Copy, Debug)]
 enum State {
-    Dynamic(LossIntervals),
+    Dynamic(Dynamic),
     Lan(Lan),
     Wan(Wan),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Dynamic {
+    intervals: LossIntervals,
+    /// Bytes in flight: those at the last loss event, and a sixteenth of the new data since, as the window of a flow
+    /// of 16 segments grows.
+    flight: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -191,6 +199,11 @@ impl SegmentPolicy {
         ("lan-slow", SegmentPolicy::LanSlow),
         ("wan", SegmentPolicy::Wan),
     ];
+
+    /// The policy's name in configurations.
+    pub fn name(self) -> &'static str {
+        SegmentPolicy::NAMES.iter().find(|(_, policy)| *policy == self).map_or("", |(name, _)| name)
+    }
 }
 
 impl FlowSizing {
@@ -199,7 +212,7 @@ impl FlowSizing {
             SegmentPolicy::Lan | SegmentPolicy::LanSlow => State::Lan(Lan::new(policy == SegmentPolicy::LanSlow)),
             SegmentPolicy::Wan => State::Wan(Wan { len_max: u16::MAX, since: now }),
             SegmentPolicy::Dynamic | SegmentPolicy::Segment | SegmentPolicy::Fragment => {
-                State::Dynamic(LossIntervals::default())
+                State::Dynamic(Dynamic { intervals: LossIntervals::default(), flight: u32::MAX })
             }
         };
         let allowed = if matches!(state, State::Lan(_)) { 1 } else { first.frames.count(u16::MAX) };
@@ -211,12 +224,9 @@ impl FlowSizing {
         let sign = self.sign(now, segment);
         let frames = segment.frames;
         let (allowed, len_max) = match &mut self.state {
-            State::Dynamic(intervals) => {
-                if matches!(sign, Sign::Loss | Sign::TimeOut) {
-                    intervals.lost();
-                }
-                intervals.sent(u32::from(frames.count(segment.len)) * segment.count);
-                let allowed = most_fragments(intervals.mean()).clamp(1, frames.count(u16::MAX));
+            State::Dynamic(dynamic) => {
+                dynamic.take(sign, segment, self.nxt);
+                let allowed = dynamic.most_fragments(&frames);
                 (allowed, segment.filling(allowed))
             }
             State::Lan(lan) => {
@@ -258,6 +268,32 @@ impl FlowSizing {
         }
         (self.recover, self.event_seq) = (self.nxt, seq);
         if was_silent || is_again { Sign::TimeOut } else { Sign::Loss }
+    }
+}
+
+impl Dynamic {
+    fn take(&mut self, sign: Sign, segment: &WideSegment, nxt: u32) {
+        match sign {
+            Sign::Loss | Sign::TimeOut => {
+                self.intervals.lost();
+                self.flight = nxt.wrapping_sub(segment.seq);
+            }
+            Sign::Progress => {
+                let payload_len = segment.end.wrapping_sub(segment.seq);
+                self.flight = self.flight.saturating_add(payload_len / GROWTH_SHARE);
+            }
+            Sign::Nothing => {}
+        }
+        self.intervals.sent(u32::from(segment.frames.count(segment.len)) * segment.count);
+    }
+
+    /// Returns the largest number of fragments of a segment: n ≤ 0.023 / p at the loss event rate p, with at least
+    /// eight segments in flight. With few fragments, hosts save nothing that outweighs the loss of whole segments.
+    fn most_fragments(&self, frames: &Frames) -> u16 {
+        let by_loss = self.intervals.mean().map_or(u64::MAX, |packets| u64::from(packets) * 23 / 1_000);
+        let by_flight = u64::from(self.flight / SEGMENTS_IN_FLIGHT / u32::from(frames.room));
+        let most = by_loss.min(by_flight).min(frames.count(u16::MAX).into()) as u16;
+        if most < FRAGMENTS_MIN { 1 } else { most }
     }
 }
 
@@ -346,16 +382,12 @@ impl Frames {
     }
 }
 
-/// Returns the largest number of fragments of a segment, given the mean number of packets for each loss event.
-/// With few fragments, hosts save nothing that outweighs the loss of whole segments.
-fn most_fragments(mean: Option<u32>) -> u16 {
-    // n ≤ 0.023 / p.
-    let most = mean.map_or(u64::MAX, |packets| u64::from(packets) * 23 / 1_000);
-    if most < FRAGMENTS_MIN { 1 } else { most.min(u16::MAX.into()) as u16 }
-}
-
 /// Minimum number of fragments of a segment at which [`SegmentPolicy::Dynamic`] fragments.
-const FRAGMENTS_MIN: u64 = 4;
+const FRAGMENTS_MIN: u16 = 4;
+/// Minimum number of segments in flight at which fast retransmission finds most losses.
+const SEGMENTS_IN_FLIGHT: u32 = 8;
+/// New data in bytes for each byte by which the flight is assumed to grow.
+const GROWTH_SHARE: u32 = 16;
 /// Minimum retransmission time-out of common hosts.
 const RTO_MIN: Duration = Duration::from_millis(200);
 /// Time without a time-out after which the segments of [`SegmentPolicy::Wan`] get longer (C24).

@@ -85,6 +85,7 @@ fn side(config: &Config, toward: Toward, offloads: Offloads) -> SideSettings {
         coalesce: side.coalesce,
         hold: side.hold,
         exempt: side.exempt.clone(),
+        segment_policies: side.segment_policies(),
         segment: side.segment,
         fragment: side.fragment,
         split: side.split,

@@ -4,6 +4,7 @@
 //! the machine's own network.
 #![forbid(unsafe_code)]
 
+pub mod chart;
 pub mod demo;
 pub mod emulator;
 pub mod experiments;

@@ -197,6 +197,18 @@ Examples:
   wideload lab path-change --mtu 1400 --border-only
 
 Exit status: 0 every byte was right, and no transfer through a border stalled for more than two seconds; 1 otherwise.";
+pub(super) const SEGMENT_SIZES_HELP: &str = "\
+One TCP flow crosses a link of 100 Mbit/s: over 1,500 bytes, through a border, over a link that is wide from end to end, and between two \
+wide interfaces with each segment-policy. The simulator verifies every byte. With --live, kernels send over the link emulator. With --cost, \
+the CPU time of policies without loss is measured. Both need root.
+
+Examples:
+  wideload lab segment-sizes
+  wideload lab segment-sizes --loss 0,0.001 --delay 10 --seeds 3 --svg sizes.svg
+  wideload lab segment-sizes --live 3 --cost 3
+
+Exit status: 0 no law was broken, and in the simulator the policy \"dynamic\" reaches 0.95 of the best policy and ordinary TCP's goodput (at a \
+loss above 0.1 %, 0.9 of it); 1 otherwise.";
 pub(super) const REWRITE_HELP: &str = "\
 No packet is lost silently. Frames that carry no IP packet, do not parse, have a wrong header checksum or are truncated by the snapshot \
 length pass unchanged. The report counts every packet's fate by name (docs/COUNTERS.md). TTLs stay unchanged. The first packet that the \

@@ -2,8 +2,8 @@
 
 use super::help::{
     ATTACKS_HELP, BORDER_HELP, CALIBRATE_HELP, DIFFERENTIAL_HELP, DIPS_HELP, FLOODS_HELP, HOLD_HELP,
-    LIFECYCLE_HELP, LINK_HELP, NETWORK_HELP, PATH_CHANGE_HELP, SOAK_HELP, SWARM_HELP, TCP_HELP, TRANSPARENCY_HELP,
-    WIDE_INTERFACE_HELP, WORKERS_HELP,
+    LIFECYCLE_HELP, LINK_HELP, NETWORK_HELP, PATH_CHANGE_HELP, SEGMENT_SIZES_HELP, SOAK_HELP, SWARM_HELP, TCP_HELP,
+    TRANSPARENCY_HELP, WIDE_INTERFACE_HELP, WORKERS_HELP,
 };
 use super::values::{case_count, flow_count, minutes, packet_count, rounds, seconds, share, transfer_len};
 use clap::{Parser, Subcommand, ValueEnum};
@@ -89,6 +89,9 @@ pub enum Experiment {
         #[arg(long)]
         border_only: bool,
     },
+    /// Compare segment policies at different losses and delays
+    #[command(after_help = SEGMENT_SIZES_HELP)]
+    SegmentSizes(SegmentSizesArgs),
     /// Reload, restart and kill a gateway, and audit its counters
     #[command(after_help = SOAK_HELP)]
     Soak(SoakArgs),
@@ -123,6 +126,38 @@ pub enum Experiment {
         #[arg(long, default_value_t = 0)]
         seed: u64,
     },
+}
+
+/// The arguments of `wideload lab segment-sizes`.
+#[derive(Debug, Parser)]
+pub struct SegmentSizesArgs {
+    /// MTU of wide links and wide interfaces, in bytes
+    #[arg(long, default_value_t = 9_000, value_parser = clap::value_parser!(u16).range(2_000..))]
+    pub mtu: u16,
+
+    /// Shares of lost packets, separated by commas [default: 0,0.00001,0.0001,0.001,0.01]
+    #[arg(long, value_delimiter = ',', value_parser = share)]
+    pub loss: Vec<f64>,
+
+    /// Round-trip times in milliseconds, separated by commas [default: 10,100]
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub delay: Vec<u64>,
+
+    /// Simulated transfers for each figure
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub seeds: u64,
+
+    /// Transfers of kernels for each figure, over the link emulator
+    #[arg(long, default_value_t = 0)]
+    pub live: usize,
+
+    /// Measurements of CPU time for each policy
+    #[arg(long, default_value_t = 0)]
+    pub cost: usize,
+
+    /// Write a picture of the goodput
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
 }
 
 /// The arguments of `wideload lab transparency`.

@@ -20,6 +20,7 @@ mod network;
 mod observer;
 mod path_change;
 mod running;
+mod segment_sizes;
 mod soak;
 mod swarm;
 mod tcp;
@@ -45,6 +46,9 @@ pub use link::link;
 pub use network::{FlowRow, LinkRow, Network, network};
 pub use observer::{Observed, observe};
 pub use path_change::{PathChange, PathChangeRow, PathChangeSettings, PathMiddle, path_change};
+pub use segment_sizes::{
+    CostRow, Goodput, SegmentSizes, SegmentSizesRow, SegmentSizesSettings, SizingSystem, segment_sizes,
+};
 pub use sim::swarm::Case;
 pub use sim::tcp::settings::Algorithm;
 pub use soak::{Arrived, Changes, Kills, Mixed, Soak, SoakSettings, Usage, soak};

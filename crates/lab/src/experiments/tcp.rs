@@ -8,14 +8,14 @@
 
 use super::{Conditions, Spread, cell, link};
 use crate::emulator::{LinkShape, QueueLimit, Scheduling};
-use crate::net::Offloading;
+use crate::net::{Host, Offloading};
 use crate::three_hosts::{NARROW, ThreeHosts, v4};
 use rustix::net::{AddressFamily, SocketType, connect, ipproto, socket, sockopt, sockopt::Timeout};
 use serde::Serialize;
 use sim::tcp::path::{PathDirection, Transfer, run};
 use sim::tcp::settings::{Algorithm, Memory, SlowStartExit};
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use std::{fmt, thread};
@@ -172,7 +172,7 @@ fn over<T>(
         let wire = scope
             .spawn(|| three_hosts.middle.space().enter(|| link([a, b], shapes, None, &stop, Scheduling::Realtime)));
         let done = {
-            let _stops = Stops(&stop);
+            let _stops = StopWhenDropped(&stop);
             three_hosts.wait_until_forwarding().and_then(|()| act())
         };
         let outcome = wire.join().expect("an emulator that panics has said why")?;
@@ -181,9 +181,9 @@ fn over<T>(
 }
 
 /// Sets the flag when dropped, so that the emulator always ends.
-struct Stops<'a>(&'a AtomicBool);
+pub(super) struct StopWhenDropped<'a>(pub(super) &'a AtomicBool);
 
-impl Drop for Stops<'_> {
+impl Drop for StopWhenDropped<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -192,14 +192,16 @@ impl Drop for Stops<'_> {
 fn row(three_hosts: &ThreeHosts, settings: &TcpSettings, wanted: Wanted) -> io::Result<TcpRow> {
     let (len, trip, algorithm, mtu) = wanted;
     let (in_time, late) = rounds(settings.rounds, Instant::now, |round| {
-        over(three_hosts, settings, trip, losses(wanted, round), || kernel_time(three_hosts, len, algorithm))
+        over(three_hosts, settings, trip, losses(wanted, round), || {
+            transfer_time([&three_hosts.wide, &three_hosts.narrow], v4(NARROW), len, algorithm)
+        })
     })?;
     let simulated = (0..if settings.loss > 0.0 { settings.seeds } else { 1 })
         .filter_map(|seed| simulated_time(settings, len, trip, algorithm, mtu, seed));
     Ok(TcpRow {
         len,
         trip_ms: trip.as_secs_f64() * 1e3,
-        algorithm: name(algorithm),
+        algorithm: algorithm.name(),
         mtu,
         in_time_count: in_time.len(),
         late_count: late.len(),
@@ -235,14 +237,18 @@ fn losses((len, trip, algorithm, mtu): Wanted, round: usize) -> [u64; 2] {
     [random.u64(..), random.u64(..)]
 }
 
-/// Returns the duration of one transfer between the kernels of two hosts.
-fn kernel_time(three_hosts: &ThreeHosts, len: usize, algorithm: Algorithm) -> io::Result<Duration> {
-    let listener = three_hosts.narrow.space().enter(|| TcpListener::bind(SocketAddr::new(v4(NARROW), 0)))?;
+/// Returns the duration of one transfer between the kernels of two hosts, to an address of the second.
+pub(super) fn transfer_time(
+    [from, to]: [&Host; 2],
+    address: IpAddr,
+    len: usize,
+    algorithm: Algorithm,
+) -> io::Result<Duration> {
+    let listener = to.space().enter(|| TcpListener::bind(SocketAddr::new(address, 0)))?;
     sockopt::set_socket_timeout(&listener, Timeout::Recv, Some(TIMEOUT))?;
     let target = listener.local_addr()?;
-    let socket =
-        three_hosts.wide.space().enter(|| socket(AddressFamily::INET, SocketType::STREAM, Some(ipproto::TCP)))?;
-    sockopt::set_tcp_congestion(&socket, name(algorithm))?;
+    let socket = from.space().enter(|| socket(AddressFamily::INET, SocketType::STREAM, Some(ipproto::TCP)))?;
+    sockopt::set_tcp_congestion(&socket, algorithm.name())?;
     sockopt::set_socket_timeout(&socket, Timeout::Send, Some(TIMEOUT))?;
     let content = vec![7; len];
     let began = Instant::now();
@@ -314,13 +320,6 @@ fn simulated_time(
     run(&transfer, TIMEOUT, |_, _| {}).complete
 }
 
-fn name(algorithm: Algorithm) -> &'static str {
-    match algorithm {
-        Algorithm::Reno => "reno",
-        Algorithm::Cubic => "cubic",
-    }
-}
-
 impl fmt::Display for TcpRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let spread = |spread: Option<Spread>| match spread {
@@ -379,7 +378,7 @@ const BOUND_WITHOUT_LOSS: f64 = 0.15;
 const BOUND_WITH_LOSS: f64 = 0.3;
 /// Settings of both hosts' kernels: no state survives a connection, and the limits are equal to those of the
 /// simulated hosts.
-const SYSCTLS: [(&str, &str); 5] = [
+pub(super) const SYSCTLS: [(&str, &str); 5] = [
     ("ipv4/tcp_no_metrics_save", "1"),
     ("ipv4/tcp_rmem", "4096 131072 33554432"),
     ("ipv4/tcp_wmem", "4096 16384 33554432"),

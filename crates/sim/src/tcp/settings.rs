@@ -66,6 +66,16 @@ pub enum Algorithm {
     Cubic,
 }
 
+impl Algorithm {
+    /// The algorithm's name in Linux and in scene files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Algorithm::Reno => "reno",
+            Algorithm::Cubic => "cubic",
+        }
+    }
+}
+
 /// How slow start ends before the first loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlowStartExit {
