@@ -9,7 +9,8 @@
 //! Only the packets toward the narrow side are needed. Acknowledgements may take another way, such as through the
 //! kernel. A host that repeats data has lost a packet. All repetitions of data that was sent before the first of
 //! them are one loss event (RFC 6582 section 3.2). A silence of the minimum time-out before a repetition, or a
-//! second repetition, tells a time-out.
+//! second repetition, tells a time-out. A tail loss probe counts as a loss: few of them are sent in vain (RFC 8985
+//! section 7).
 //!
 //! The host's own segments keep their length, so its congestion window does not change in bytes (C26). It never
 //! gets a longer segment to send than it chose itself, and no segment exceeds the limit of its receiver.
@@ -41,8 +42,8 @@ pub enum SegmentPolicy {
     /// The paper's variation for lossy networks (C22, C23): half as long after two time-outs, and the more data is
     /// needed for a longer segment, the more time-outs there were.
     LanSlow,
-    /// The paper's policy for a WAN (C24, C25): starts with the host's segments, falls to the next shorter length of
-    /// RFC 1191 after a time-out, and rises to the next longer one after ten minutes.
+    /// The paper's policy for a WAN (C24, C25). It starts with the host's segments. A time-out lowers the length to
+    /// the next plateau of RFC 1191, and ten minutes without a time-out raise it.
     Wan,
 }
 
@@ -56,7 +57,7 @@ pub(crate) struct SegmentSizing {
     mtu: u16,
 }
 
-/// What a flow's packets tell about its segment length.
+/// The state of a flow: its progress, its losses, and its maximum segment length.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FlowSizing {
     /// The byte after the last one that was sent.
@@ -131,12 +132,12 @@ struct Frames {
     room: u16,
 }
 
-/// What a packet tells about earlier packets.
+/// The fate of earlier packets, as a later packet shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sign {
     /// New data: earlier data was acknowledged.
     Progress,
-    /// Repeated data of a known loss event, or a tail loss probe (RFC 8985 section 7).
+    /// Repeated data of a known loss event.
     Nothing,
     /// The first repetition after a loss.
     Loss,
@@ -257,13 +258,12 @@ impl FlowSizing {
             }
             return Sign::Progress;
         }
-        let is_tail_probe = end == self.nxt && segment.count == 1 && !was_silent;
         let is_known = is_before(seq, self.recover);
         let is_again = is_known && seq == self.event_seq;
         if is_before(self.nxt, end) {
             self.nxt = end;
         }
-        if is_known && !is_again && !was_silent || is_tail_probe {
+        if is_known && !is_again && !was_silent {
             return Sign::Nothing;
         }
         (self.recover, self.event_seq) = (self.nxt, seq);
@@ -382,8 +382,9 @@ impl Frames {
     }
 }
 
-/// Minimum number of fragments of a segment at which [`SegmentPolicy::Dynamic`] fragments.
-const FRAGMENTS_MIN: u16 = 4;
+/// Number of allowed fragments below which [`SegmentPolicy::Dynamic`] fragments nothing: at a loss event rate above
+/// 0.4 %.
+const FRAGMENTS_MIN: u16 = 6;
 /// Minimum number of segments in flight at which fast retransmission finds most losses.
 const SEGMENTS_IN_FLIGHT: u32 = 8;
 /// New data in bytes for each byte by which the flight is assumed to grow.

@@ -1,7 +1,7 @@
 //! Segment policies -> the CPU time of a TCP transfer between two wide interfaces.
 //!
-//! The link has no offloads and no delay. The CPU time is that of this process, in which gateways, sender and
-//! receiver run, and that of the kernel's threads that receive on the interfaces.
+//! The link has no offloads and no delay. Gateways, sender and receiver run in this process. Its CPU time counts,
+//! and that of the kernel's threads that receive on the interfaces.
 
 use crate::experiments::account::{Account, Receiving};
 use crate::experiments::tcp::{SYSCTLS, transfer_time};
