@@ -203,7 +203,6 @@ wide interfaces with each segment-policy. The simulator verifies every byte. Wit
 the CPU time of policies without loss is measured. Both need root.
 
 Examples:
-  wideload lab segment-sizes
   wideload lab segment-sizes --loss 0,0.001 --delay 10 --seeds 3 --svg sizes.svg
   wideload lab segment-sizes --live 3 --cost 3
 

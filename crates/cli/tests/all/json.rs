@@ -274,5 +274,13 @@ The keys of the JSON outputs: tests/all/json.rs writes this list, and compares i
 const COUNTER_MAPS: [&str; 5] = [".events.", ".came.", ".went.", ".passed.", ".retired."];
 
 /// Events that version 0.1 did not count.
-const SINCE: [Event; 5] =
-    [Event::PathLoweredLoss, Event::PathLoweredIcmp, Event::PathRaised, Event::PathProbe, Event::PathRetry];
+const SINCE: [Event; 8] = [
+    Event::PathLoweredLoss,
+    Event::PathLoweredIcmp,
+    Event::PathRaised,
+    Event::PathProbe,
+    Event::PathRetry,
+    Event::SegmentsShorter,
+    Event::SegmentsLonger,
+    Event::SuperFragmented,
+];
