@@ -1,6 +1,6 @@
 //! The text of a configuration -> the gateway's settings, or the mistakes and their places.
 
-use engine::{FragmentPolicy, Mode, SAFE_LEN, Toggle};
+use engine::{FragmentPolicy, Mode, SAFE_LEN, SegmentPolicy, Toggle};
 use packet::Split;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -328,6 +328,27 @@ fn the_bounds_of_every_number_are_within() {
         assert_ne!(changed, text);
         valid(&changed);
     }
+}
+
+#[test]
+fn segment_policies_apply_by_prefix_and_give_other_keys_an_effect() {
+    let more = "even = true\nexempt = [\":22\"]\nsegment-policy = \"lan\"\n\
+                [[narrow.for]]\nprefix = \"10.0.0.0/8\"\nsegment-policy = \"dynamic\"\n\
+                [[narrow.for]]\nprefix = \"10.1.0.0/16\"\nreassemble = true\nsegment-policy = \"segment\"\n\
+                [[narrow.for]]\nprefix = \"10.2.0.0/16\"\nfragment-policy = \"off\"";
+    let text = WIDE_INTERFACE.replace("even = true", more).replace("\"2s\"", "\"2s\"\nflows = 2048");
+    let config = valid(&text);
+    assert!(config.warnings.is_empty(), "{}", config.warnings);
+    let narrow = &config.narrow;
+    let policies = narrow.segment_policies();
+    let policy = |address: &str| *policies.get(address.parse::<std::net::IpAddr>().unwrap().into());
+    assert_eq!(policy("192.0.2.1"), SegmentPolicy::Lan);
+    assert_eq!(policy("10.9.9.9"), SegmentPolicy::Dynamic);
+    assert_eq!(policy("10.1.9.9"), SegmentPolicy::Segment);
+    assert_eq!(policy("10.2.9.9"), SegmentPolicy::Dynamic);
+    let fragments: Vec<String> =
+        narrow.fragment_policy_for.iter().map(|(to, how)| format!("{to} {how:?}")).collect();
+    assert_eq!(fragments, ["10.1.0.0/16 Reassemble", "10.2.0.0/16 Off"]);
 }
 
 #[test]
