@@ -4,9 +4,9 @@
 //! most packets, a short hash of ports and addresses selects a hint, and the hint leads to the connection. If the
 //! headers match those that the direction's stream expects, nothing else is compared.
 
+use crate::flow_sizing::FlowSizing;
 use crate::handshake::Handshake;
 use crate::keyed_hash::{Secret, TableKey};
-use crate::segment_sizing::FlowSizing;
 use crate::table::{FairTable, Handle, Key};
 use crate::toward::Toward;
 use core::net::IpAddr;

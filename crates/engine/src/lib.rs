@@ -118,6 +118,7 @@ pub use packet;
 mod coalescing;
 mod connections;
 mod delivery;
+mod flow_sizing;
 mod flows;
 mod fragment;
 mod gateway;
@@ -144,6 +145,7 @@ mod toward;
 
 pub use coalescing::Coalescer;
 pub use connections::{Connection, Connections};
+pub use flow_sizing::SegmentPolicy;
 pub use flows::FLOW_CHARGE;
 pub use fragment::{FragmentWriter, WirePackets};
 pub use gateway::{Batch, Gateway};
@@ -158,7 +160,6 @@ pub use prefixes::{Prefix, Prefixes};
 pub use reassembly::{Late, Limits, PlacementMode, PlacementStats, Reassembler};
 pub use rules::{Exempt, Hold, Mode, Rules, Toggle};
 pub use segment::WirePacket;
-pub use segment_sizing::SegmentPolicy;
 pub use settings::{
     BURST_MAX, FLOW_COUNT, GatewayRole, GatewaySettings, Holding, MEMORY, MERGE_TIMEOUT, Position, Secrets,
     SideSettings, SideStage, TRANSIT_TIMEOUT,

@@ -6,6 +6,7 @@
 
 use crate::coalescing::Coalescer;
 use crate::connections::Connections;
+use crate::flow_sizing::SegmentPolicy;
 use crate::flows::FLOW_CHARGE;
 use crate::icmp_error::{ANSWERS_BURST, ANSWERS_PER_SECOND, IcmpResponder};
 use crate::ip_id::{Identifiers, LIFETIME};
@@ -16,7 +17,7 @@ use crate::output::Output;
 use crate::prefixes::Prefixes;
 use crate::reassembly::{Late, Limits, PlacementMode, Reassembler};
 use crate::rules::{Exempt, Hold, Mode, Rules, Toggle};
-use crate::segment_sizing::{SegmentPolicy, SegmentSizing};
+use crate::segment_sizing::SegmentSizing;
 use crate::side::{Aggregation, Side};
 use crate::sizing::{Checksums, Role, SegmentSize, Sizing};
 use crate::toward::Toward;
