@@ -48,11 +48,10 @@ fn with_seed(mut scene: Scene, seed: u64) -> Scene {
     scene
 }
 
-/// Returns the network of a system, with one flow. Round trips differ by up to 1 % with the seed: otherwise, without
-/// loss, one chance event would decide.
+/// Returns the network of a system, with one flow. Its length differs with the seed. Otherwise, without random loss,
+/// each transfer would end at the same phase of congestion avoidance, perhaps with a loss of its last packet.
 fn scene(system: SizingSystem, path: Path, seed: u64) -> String {
     let Path { trip, loss, algorithm, wide_mtu } = path;
-    let trip = trip + trip * (seed % 10) as u32 / 1_000;
     let shape = format!("delay={}us,rate={RATE},queue={}B,loss={loss}", trip.as_micros() / 2, queue_len(trip));
     let host = |name: &str| format!("[[node]]\nname = \"{name}\"\nkind = \"host\"\n");
     let gateway = |name: &str, kind: &str, wide: &str, more: &str| {
@@ -80,7 +79,8 @@ fn scene(system: SizingSystem, path: Path, seed: u64) -> String {
             text += &link(["far", "receiver"], wide_mtu, FAST);
         }
     }
-    let (bytes, algorithm) = (transfer_len(loss), algorithm.name());
+    let bytes = transfer_len(loss) * (100 + 3 * (seed % 10)) / 100;
+    let algorithm = algorithm.name();
     text + &format!(
         "[[flow]]\nfrom = \"sender\"\nto = \"receiver\"\nkind = \"tcp\"\nbytes = {bytes}\ncongestion = \"{algorithm}\"\n"
     )
