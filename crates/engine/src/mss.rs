@@ -507,13 +507,16 @@ mod tests {
     #[test]
     fn every_part_of_a_pair_changes_its_hash() {
         let table = TableKey::new(Secret::new(5));
-        let address = |site| Address::from(core::net::IpAddr::from([10, 0, site, 1]));
-        let pair = PairKey { site: address(1), wide: address(2), tags: 0 };
+        let address =
+            |first: u16, last: u16| Address::from(core::net::IpAddr::from([first, 0, 0, 0, 0, 0, 0, last]));
+        let key = PairKey { site: address(0x2001, 1), wide: address(0x2002, 2), tags: 0 };
         let others = [
-            PairKey { site: address(3), ..pair },
-            PairKey { wide: address(3), ..pair },
-            PairKey { tags: 1, ..pair },
+            PairKey { site: address(0x2003, 1), ..key },
+            PairKey { site: address(0x2001, 3), ..key },
+            PairKey { wide: address(0x2003, 2), ..key },
+            PairKey { wide: address(0x2002, 3), ..key },
+            PairKey { tags: 1, ..key },
         ];
-        others.iter().for_each(|other| assert_ne!(other.hash(&table), pair.hash(&table), "{other:?}"));
+        others.iter().for_each(|other| assert_ne!(other.hash(&table), key.hash(&table), "{other:?}"));
     }
 }

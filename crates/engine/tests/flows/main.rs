@@ -6,6 +6,7 @@ mod coalescing_conformance;
 mod coalescing_laws;
 mod connections;
 mod df_fragmentation;
+mod edges;
 mod live;
 mod mss;
 mod mss_ending;
