@@ -20,11 +20,13 @@ use crate::link::Departure;
 use crate::net::Net;
 use crate::topology::Role;
 use crate::wire::{self, TCP, TCP_LEN, UDP, UDP_LEN, long, word};
+use core::iter;
 use core::time::Duration;
 use engine::{
     Batch, Egress as Leaving, Event, Gateway as Engine, GatewaySettings, Reason, Role as EngineRole, Secrets, Side,
     Tally, Toggle, WirePackets,
 };
+use packet::icmp::TooBigReport;
 use packet::{Frame, Ingress, Ip, LinkType, Packet, Pool, Time};
 
 /// One direction of an engine. All its packets are transmitted on one wire.
@@ -68,6 +70,8 @@ pub struct Directions {
     pub bug: Option<InjectedBug>,
     /// Time of the last call of `expire` before a batch.
     begun: Time,
+    /// The MTU of the first side at the start, in bytes. No change of the MTU exceeds it.
+    mtu_max: usize,
 }
 
 impl Directions {
@@ -80,7 +84,8 @@ impl Directions {
         bug: Option<InjectedBug>,
     ) -> Directions {
         let engine = Engine::new(settings, secrets, || Pool::new(pool_limit));
-        Directions { engine, secrets, batch: Batch::default(), all, bug, begun: Time::NEVER }
+        let mtu_max = settings.sides.first().map_or(0, |side| side.mtu.into());
+        Directions { engine, secrets, batch: Batch::default(), all, bug, begun: Time::NEVER, mtu_max }
     }
 
     /// Processes a batch: `frames` for direction `at` that were received on `port` at the same time.
@@ -98,6 +103,7 @@ impl Directions {
         let Directions { engine, all, .. } = self;
         all[at].idle(engine, net, back);
         all[at].check(engine, net);
+        self.check_sizes(net);
     }
 
     /// Transmits the output of direction `at` between two batches.
@@ -105,6 +111,7 @@ impl Directions {
         let Directions { engine, all, .. } = self;
         all[at].drain(engine, net, back);
         all[at].check(engine, net);
+        self.check_sizes(net);
     }
 
     /// Flushes or drops packets whose deadline has passed.
@@ -145,9 +152,56 @@ impl Directions {
         all.iter_mut().for_each(|direction| direction.check(engine, net));
     }
 
-    /// Checks the laws that hold at the end of a run.
-    pub fn check_end(&self, net: &mut Net) {
-        self.all.iter().for_each(|direction| direction.check_end(&self.engine, net));
+    /// Checks that no packet size is lowered without evidence. A host repeats data only after a loss. A path is
+    /// lowered only if some link is narrower than the gateway's own.
+    fn check_sizes(&self, net: &mut Net) {
+        net.looked(Law::Sizes);
+        let Directions { engine, all, mtu_max, .. } = self;
+        let count =
+            |event| all.iter().map(|direction| engine.ledger(direction.at).event(event).packets).sum::<u64>();
+        let sum = |of: fn(&Watch) -> u64| all.iter().map(|direction| of(&direction.watch)).sum::<u64>();
+        let [by_loss, by_icmp] = [count(Event::PathLoweredLoss), count(Event::PathLoweredIcmp)];
+        let shorter = count(Event::SegmentsShorter) + by_loss;
+        if shorter + by_icmp == 0 || net.is_spoilt() {
+            return;
+        }
+        let [repeats, errors] = [sum(|watch| watch.repeat_count), sum(|watch| watch.too_big_count)];
+        if shorter > repeats || by_icmp > errors {
+            net.breaks(Law::Sizes, || {
+                format!(
+                    "sizes were lowered {shorter} times by losses and {by_icmp} times by ICMP errors, but only \
+                     {repeats} packets repeated data, and {errors} were ICMP errors"
+                )
+            });
+        }
+        let least = net.least_mtu;
+        if least >= *mtu_max && (by_icmp > 0 || by_loss > 0 && !net.loses_by_len) {
+            net.breaks(Law::Sizes, || {
+                format!(
+                    "a path was lowered {by_loss} times by losses and {by_icmp} times by ICMP errors, but the \
+                     narrowest link has an MTU of {least} bytes, and the gateway's own link {mtu_max}"
+                )
+            });
+        }
+    }
+
+    /// Checks the laws that hold at the end of a run. Afterwards, all lowered sizes are forgotten.
+    pub fn check_end(&mut self, net: &mut Net) {
+        let Directions { engine, all, .. } = self;
+        all.iter().for_each(|direction| direction.check_end(engine, net));
+        let lowered_count = |engine: &Engine| engine.connections().map_or(0, |known| known.lowered_path_count());
+        net.lowered_path_count += lowered_count(engine);
+        engine.expire(net.now + SIZES_TIMEOUT);
+        let lowered = lowered_count(engine);
+        let charged = if engine.connections().is_none() { engine.flow_charges() } else { 0 };
+        if lowered > 0 || charged > 0 {
+            net.breaks(Law::Sizes, || {
+                format!(
+                    "after {SIZES_TIMEOUT:?} without traffic, {lowered} paths are still lowered, and flows are \
+                     charged {charged} bytes for their sizes"
+                )
+            });
+        }
     }
 
     /// Adds the directions' counts to the coverage.
@@ -210,7 +264,10 @@ impl Direction {
             if !self.is_gateway() {
                 packet.decrement_ttl();
             }
-            places_of(net, packet, |flow, start, len| self.watch.order(flow).comes(start, len));
+            let mut is_repeat = false;
+            places_of(net, packet, |flow, start, len| is_repeat |= self.watch.order(flow).comes(start, len) > 0);
+            self.watch.repeat_count += u64::from(is_repeat && self.bug != Some(InjectedBug::Repeats));
+            self.watch.too_big_count += u64::from(TooBigReport::read(packet).is_some());
             must_refuse += u64::from(self.must_refuse(engine.side(self.at), packet));
         }
         let count = (batch.split.len() + batch.frames.len()) as u64;
@@ -236,7 +293,12 @@ impl Direction {
         // A router decrements the TTL before it handles a packet, so it has no split packets.
         let is_gateway = self.is_gateway();
         let (mut places, pool) = engine.places(self.at);
-        for frame in frames.iter().map(Departure::frame) {
+        let repeats = self.bug == Some(InjectedBug::Repeats);
+        let copies = |(number, frame)| {
+            iter::repeat_n(frame, if repeats && number % InjectedBug::EVERY == 0 { 2 } else { 1 })
+        };
+        let numbered = (self.watch.came.packets..).zip(frames.iter().map(Departure::frame));
+        for frame in numbered.flat_map(copies) {
             // Law 5 also applies to atomic fragments. Its check needs their complete packets, so they are not
             // split.
             let places = places.as_mut().filter(|_| is_gateway && !is_atomic(frame));
@@ -626,5 +688,7 @@ fn corrupt(frame: &mut [u8]) {
     }
 }
 
+/// Time without traffic after which no lowered size is left.
+const SIZES_TIMEOUT: Duration = Duration::from_secs(1_201);
 /// Additional delay of the injected bug `HoldsTooLong`, in nanoseconds.
 const TOO_LONG: u64 = 1_000_000_000;

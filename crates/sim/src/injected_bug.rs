@@ -27,11 +27,13 @@ pub enum InjectedBug {
     LosesMarks,
     /// Packets get a congestion mark that no node set.
     InventsMarks,
+    /// Packets are handled twice, as if their hosts had repeated them.
+    Repeats,
 }
 
 impl InjectedBug {
     /// All injectable bugs.
-    pub const ALL: [InjectedBug; 11] = [
+    pub const ALL: [InjectedBug; 12] = [
         InjectedBug::DropsSilently,
         InjectedBug::LosesUnseen,
         InjectedBug::ExceedsMtu,
@@ -43,6 +45,7 @@ impl InjectedBug {
         InjectedBug::CutsAll,
         InjectedBug::LosesMarks,
         InjectedBug::InventsMarks,
+        InjectedBug::Repeats,
     ];
     /// One in this many packets is affected.
     pub const EVERY: u64 = 50;
@@ -61,6 +64,7 @@ impl InjectedBug {
             InjectedBug::CutsAll => "cuts",
             InjectedBug::LosesMarks => "unmarks",
             InjectedBug::InventsMarks => "marks",
+            InjectedBug::Repeats => "repeats",
         }
     }
 }

@@ -5,7 +5,7 @@
 use core::fmt;
 use packet::Time;
 
-/// The laws that are checked after every event. Laws 7 to 9 have tests of their own.
+/// The laws that are checked after every event. Laws 8 to 10 have tests of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Law {
     /// No packet exceeds the MTU of its link.
@@ -21,11 +21,14 @@ pub enum Law {
     Order,
     /// No packet is held past its deadline or beyond the memory limit.
     Holding,
+    /// No packet size is lowered without evidence, and none stays low for longer than its time.
+    Sizes,
 }
 
 impl Law {
     /// All laws, in the order of their numbers.
-    pub const ALL: [Law; 6] = [Law::Mtu, Law::Conservation, Law::Integrity, Law::Refusal, Law::Order, Law::Holding];
+    pub const ALL: [Law; 7] =
+        [Law::Mtu, Law::Conservation, Law::Integrity, Law::Refusal, Law::Order, Law::Holding, Law::Sizes];
 
     /// The law's name in tables.
     pub fn name(self) -> &'static str {
@@ -36,6 +39,7 @@ impl Law {
             Law::Refusal => "refusal",
             Law::Order => "order",
             Law::Holding => "holding",
+            Law::Sizes => "sizes",
         }
     }
 }

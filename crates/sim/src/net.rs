@@ -40,6 +40,12 @@ pub struct Net {
     pub may_damage: bool,
     /// Whether any host sends malformed packets.
     pub has_malformed: bool,
+    /// Whether any wire loses long frames more often than short ones.
+    pub loses_by_len: bool,
+    /// The smallest MTU of any link so far, in bytes.
+    pub least_mtu: usize,
+    /// Number of paths behind borders whose packet size is lowered at the end.
+    pub lowered_path_count: usize,
     /// The first violation of a law; `None` if all laws held.
     pub broken: Option<Broken>,
     /// Whether all stored data is recounted after each event. Otherwise the recount follows after as many events as

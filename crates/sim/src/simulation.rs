@@ -83,6 +83,8 @@ pub struct Outcome {
     pub messages: [u64; 2],
     /// Number of ICMP errors that lowered a sender's path MTU.
     pub told_count: u64,
+    /// Number of paths behind borders whose packet size is lowered at the end.
+    pub lowered_path_count: usize,
     /// Simulated time from the start to the last event.
     pub stretch: Duration,
     /// The result of each flow, by number.
@@ -140,6 +142,7 @@ impl Simulation {
                 wires.push(wire);
             }
         }
+        let shapes = || topology.links.iter().flat_map(|link| &link.shapes);
         let mut net = Net {
             now: Time::ZERO,
             event: 0,
@@ -153,7 +156,10 @@ impl Simulation {
             tcp_taken_in: 0,
             ended: 0,
             has_malformed: flows.iter().any(|flow| flow.kind == FlowKind::Malformed),
-            may_damage: topology.links.iter().any(|link| link.shapes.iter().any(|shape| shape.bit_errors > 0.0)),
+            may_damage: shapes().any(|shape| shape.bit_errors > 0.0),
+            loses_by_len: shapes().any(LinkShape::loses_by_len),
+            lowered_path_count: 0,
+            least_mtu: topology.links.iter().map(|link| link.mtu.into()).min().unwrap_or(0),
             broken: None,
             is_thorough: *is_thorough,
         };
@@ -248,7 +254,7 @@ impl Simulation {
     /// Checks the laws that hold after the last event.
     fn check_end(&mut self) {
         let Simulation { net, nodes, .. } = self;
-        nodes.iter().filter_map(Node::directions).for_each(|directions| directions.check_end(net));
+        nodes.iter_mut().filter_map(Node::directions_mut).for_each(|directions| directions.check_end(net));
         self.check_connections();
         let ended = self.ended_count();
         let net = &mut self.net;
@@ -330,6 +336,7 @@ impl Simulation {
             stream_bytes: streams.map(|flow| flow.arrived).sum(),
             messages: [messages(net).map(|flow| flow.sent).sum(), messages(net).map(|flow| flow.arrived).sum()],
             told_count,
+            lowered_path_count: net.lowered_path_count,
             stretch: net.now.since(Time::ZERO),
             flows: carried.collect(),
             links: net
@@ -487,7 +494,10 @@ fn change(net: &mut Net, nodes: &mut [Node], topology: &Topology, change: Change
         match change.to {
             To::Down => net.wires[wire].is_up = false,
             To::Up => net.wires[wire].is_up = true,
-            To::Mtu(mtu) => net.wires[wire].mtu = mtu.into(),
+            To::Mtu(mtu) => {
+                net.wires[wire].mtu = mtu.into();
+                net.least_mtu = net.least_mtu.min(mtu.into());
+            }
         }
     }
     if let To::Mtu(_) = change.to {

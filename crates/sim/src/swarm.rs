@@ -18,7 +18,7 @@ use crate::tcp::settings::{
 };
 use crate::topology::{Gateway, GatewayRole, Kind, Lateness, Router, Topology};
 use core::time::Duration;
-use engine::{Hold, Mode, PlacementMode};
+use engine::{Hold, Mode, PlacementMode, SegmentPolicy};
 use packet::Split;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -369,6 +369,10 @@ impl Drawing {
         let small = [dice.one_of(&[20_000, 100_000, 300_000]), dice.one_of(&[70_000, 200_000, 400_000])];
         if self.faults.contains(&Fault::SmallPool) {
             [config.limit, config.pool] = small;
+        }
+        // Drawn by turns: an additional draw would change all later ones.
+        if role == GatewayRole::WideInterface {
+            config.segments = SegmentPolicy::NAMES[(self.seed / TOUR) as usize % SegmentPolicy::NAMES.len()].1;
         }
         if matches!(self.stop, EVICTING | RETIRING) {
             (config.late, config.timeout) = (Lateness::Retire, Some(Duration::from_millis(50)));

@@ -3,7 +3,7 @@
 //! Numbers and descriptions are those of PAPERS.md.
 
 use super::{Attack, Judge, State};
-use super::{errors, floods, fragments, headers, platform, segments};
+use super::{errors, floods, fragments, headers, paths, platform, segments};
 
 /// All attacks, in the order of their numbers.
 pub const ATTACKS: [Attack; 54] = [
@@ -43,14 +43,14 @@ pub const ATTACKS: [Attack; 54] = [
         ],
     ),
     judged("A28", "lengths at a fragmentation boundary", headers::every_cut),
-    waiting("A29", "blind ICMP reports of a smaller MTU", PATH_MTU),
+    judged("A29", "blind ICMP reports of a smaller MTU", paths::blind_errors),
     judged("A30", "MSS of zero", errors::least_mss),
     judged("A31", "ICMP rate limit as an oracle", errors::rate_oracle),
-    waiting("A32", "path MTU table as an oracle", PATH_MTU),
-    waiting("A33", "path MTU table filled by forged errors", PATH_MTU),
+    judged("A32", "path MTU table as an oracle", paths::table_oracle),
+    judged("A33", "path MTU table filled by forged errors", paths::filled_table),
     judged("A34", "ICMP quotes of unusual packets", errors::quotes),
     judged("A35", "ICMP error storms", errors::storm),
-    waiting("A36", "ICMP errors that reach another host", PATH_MTU),
+    judged("A36", "ICMP errors that reach another host", paths::misdelivered_errors),
     judged("A37", "SegmentSmack: tiny segments out of order", segments::segment_smack),
     judged("A38", "GSO packets of too many segments", segments::many_segments),
     judged("A39", "split and optimistic acknowledgements", segments::strange_acks),
@@ -99,6 +99,3 @@ const fn waiting(id: &'static str, words: &'static str, component: &'static str)
 const fn live(id: &'static str, words: &'static str, tests: &'static [(&'static str, &'static str)]) -> Attack {
     Attack { id, words, state: State::Live(tests) }
 }
-
-/// The missing component that most forged ICMP errors would attack.
-const PATH_MTU: &str = "our own path MTU discovery";

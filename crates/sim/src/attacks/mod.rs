@@ -12,6 +12,7 @@ mod fragments;
 mod headers;
 mod list;
 mod octets;
+mod paths;
 mod platform;
 mod rig;
 mod segments;

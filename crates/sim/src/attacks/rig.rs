@@ -214,6 +214,11 @@ impl Rig {
         self.wide_side().aggregation.charged()
     }
 
+    /// Memory charged to a border's connections, host pairs and paths, in bytes.
+    pub fn charged_for_connections(&self) -> usize {
+        self.engine.connections().map_or(0, |known| known.charged())
+    }
+
     /// Number of packets and of buffers held toward the wide side.
     pub fn held(&self) -> (u64, usize) {
         let (held, buffers) = self.engine.held(Toward::Wide.direction());

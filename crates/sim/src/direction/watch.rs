@@ -12,6 +12,10 @@ pub struct Watch {
     pub put_count: u64,
     /// Frames dropped because no buffer was free.
     pub lost_count: u64,
+    /// Received packets with data that follows later data.
+    pub repeat_count: u64,
+    /// Received ICMP errors about packets that are too big.
+    pub too_big_count: u64,
     pub orders: Vec<OrderCheck>,
     pub marks: EcnCounts,
     /// Number of events since the last recount of stored data, and number of entries in that recount.
@@ -68,9 +72,12 @@ impl EcnCounts {
 }
 
 impl OrderCheck {
+    /// Returns the length of the part that follows data with a higher position, as repeated data does.
     #[inline]
-    pub fn comes(&mut self, start: u64, len: u64) {
-        self.late_in += late(&mut self.top_in, start, len);
+    pub fn comes(&mut self, start: u64, len: u64) -> u64 {
+        let late = late(&mut self.top_in, start, len);
+        self.late_in += late;
+        late
     }
 
     #[inline]

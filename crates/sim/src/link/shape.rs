@@ -118,6 +118,13 @@ impl Default for LinkShape {
 }
 
 impl LinkShape {
+    /// Whether long frames are lost more often than short ones.
+    pub fn loses_by_len(&self) -> bool {
+        let drops_by_len = matches!(self.queue, QueueLimit::Bytes(_)) && self.rate_bits_per_second.is_some()
+            || self.red.is_some_and(|red| red.mode == RedMode::Bytes);
+        self.bit_errors > 0.0 || self.byte_loss > 0.0 || drops_by_len
+    }
+
     /// Checks whether the properties are possible.
     ///
     /// # Errors

@@ -2,10 +2,11 @@
 
 use crate::scenes::{HOSTS, pair, plan, run};
 use core::time::Duration;
+use engine::{Event, SegmentPolicy};
 use wideload_sim::flow::{Kind as FlowKind, Plan, Sizes};
 use wideload_sim::link::LinkShape;
 use wideload_sim::swarm::Case;
-use wideload_sim::{Broken, GatewayRole, InjectedBug, Kind, Law, Scene};
+use wideload_sim::{Broken, Change, GatewayRole, InjectedBug, Kind, Law, Router, Scene, To};
 
 #[test]
 fn a_correct_gateway_breaks_no_law_and_loses_nothing() {
@@ -99,6 +100,52 @@ fn reordering_damaged_packets_breaks_order() {
         scene.topology.links[0].shapes.iter_mut().for_each(|shape| shape.bit_errors = 1e-5);
         assert_eq!(run(&scene).broken.map(|broken| broken.law), shown);
     }
+}
+
+#[test]
+fn shorter_segments_without_a_loss_break_sizes() {
+    for (shown, bug) in [(None, None), (Some(Law::Sizes), Some(InjectedBug::Repeats))] {
+        let mut scene = scene(GatewayRole::WideInterface, bug);
+        scene.flows = vec![plan(FlowKind::Tcp, HOSTS[0], HOSTS[1], Sizes::Fixed(100_000))];
+        for node in &mut scene.topology.nodes {
+            if let Kind::Gateway(gateway) = &mut node.kind {
+                gateway.segments = SegmentPolicy::Dynamic;
+            }
+        }
+        assert_eq!(run(&scene).broken.map(|broken| broken.law), shown);
+    }
+}
+
+#[test]
+fn a_lowered_path_is_raised_after_ten_minutes() {
+    for (kind, lowered) in [(Router::Refuses, Event::PathLoweredIcmp), (Router::Silent, Event::PathLoweredLoss)] {
+        for is_v6 in [false, true] {
+            for loss in [0.0, 0.01] {
+                let what = format!("{kind:?}, version 6 {is_v6}, loss {loss}");
+                let outcome = run(&shrinking(kind, is_v6, loss));
+                assert_eq!(outcome.broken, None, "{what}");
+                let count = |event| outcome.hits.events[event as usize];
+                assert!(count(lowered) > 0, "{what}: the path is lowered");
+                assert!(count(Event::PathRaised) > 0, "{what}: the path is raised");
+                assert_eq!(outcome.lowered_path_count, 0, "{what}: the path is lowered at the end");
+            }
+        }
+    }
+}
+
+/// A connection of twelve minutes across a border and a router. The router's link carries only 1,300 bytes for five
+/// seconds.
+fn shrinking(kind: Router, is_v6: bool, loss: f64) -> Scene {
+    let mut topology = pair(GatewayRole::Border, LinkShape::default());
+    let router = topology.node("router".to_owned(), Kind::Router(kind));
+    topology.links[1].ends = [1, router];
+    let delay = Duration::from_millis(5);
+    topology.link([router, HOSTS[1]], 1_500, LinkShape { delay, loss, ..LinkShape::default() });
+    let mut flow = plan(FlowKind::Tcp, HOSTS[0], HOSTS[1], Sizes::Fixed(40_000));
+    (flow.is_v6, flow.count, flow.burst, flow.gap) = (is_v6, 7_200, 1, Duration::from_millis(100));
+    let change = |at, to| Change { at: Duration::from_secs(at), link: 2, to: To::Mtu(to) };
+    let changes = vec![change(2, 1_300), change(7, 1_500)];
+    Scene { topology, flows: vec![flow], changes, bug: None, seed: 1, is_thorough: false }
 }
 
 #[test]

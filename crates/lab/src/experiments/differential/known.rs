@@ -188,7 +188,7 @@ impl Known {
                 "datagram-ids",
                 "the kernel increments the IP IDs of a UDP GSO packet segmented behind a TUN device, even if they were equal; \
                  ours stay equal",
-                "R075 in DEVIATIONS.md, law 8",
+                "R075 in DEVIATIONS.md, law 9",
             ],
             Known::SplitAgain => [
                 "split-again",

@@ -1,0 +1,308 @@
+//! A seed -> attacks on the path MTU of a border, and a verdict.
+//!
+//! Each attack is one function, which also checks the result.
+
+use super::craft::{self, ACK, SYN, Tcp, head};
+use super::fragments::Clock;
+use super::rig::{Rig, Verdict};
+use super::{Field, holds};
+use crate::flow::{Kind as FlowKind, Plan, Sizes, Talk};
+use crate::link::LinkShape;
+use crate::scene::Scene;
+use crate::simulation::Simulation;
+use crate::tcp::Settings;
+use crate::tcp::settings::{PathChoice, Probing};
+use crate::topology::{Gateway, GatewayRole, Kind, Router, Topology};
+use crate::wire::{self, Head, ICMP, ICMPV6, TCP};
+use core::time::Duration;
+use engine::{Event, Reason, Toward};
+use packet::Sum;
+
+/// rel:A29: blind ICMP errors, and errors of a sender who knows a connection and its data in flight but states
+/// something impossible. None may change the size of a packet. A correct error then must.
+pub fn blind_errors(field: &mut Field) -> Verdict {
+    for is_v6 in [false, true] {
+        let mut testbed = field.border();
+        let mut now = Clock::default();
+        let mut conversation = Conversation::open(&mut testbed, &mut now, is_v6, 1, field.rng.number())?;
+        let before = conversation.send(&mut testbed, &mut now)?;
+        for turn in 0..field.times(5_000_000, 1_000) {
+            let forged = conversation.forged(field, &before);
+            testbed.push(now.tick(), Toward::Wide, &forged)?;
+            holds(!testbed.left().any(|out| out.is_answer), || "a forged ICMP error is answered".to_owned())?;
+            if turn % 1_000 == 0 {
+                conversation.check_lens(&mut testbed, &mut now, &lens(&before))?;
+            }
+        }
+        let used = testbed.retired(Reason::IcmpUsed);
+        holds(used == 0, || format!("{used} forged ICMP errors were used"))?;
+        let cuts = conversation.send(&mut testbed, &mut now)?;
+        testbed.push(now.tick(), Toward::Wide, &conversation.error(ROUTER, &cuts[1], 1_400))?;
+        let after = lens(&conversation.send(&mut testbed, &mut now)?);
+        holds(after.iter().max() == Some(&1_400), || format!("a correct ICMP error has no effect: {after:?}"))?;
+        field.end(&mut testbed)?;
+    }
+    Ok(())
+}
+
+/// rel:A32: the table of paths as a side channel. An attacker knows the address of a host that another host talks to,
+/// but not the port. He guesses ports, and lowers the paths of his own hosts to fill the table. What he sees must be
+/// the same whether or not one of the guesses is right.
+pub fn table_oracle(field: &mut Field) -> Verdict {
+    for is_v6 in [false, true] {
+        let (seq, secret, guess_count) = (field.rng.number(), field.rng.number(), field.times(60_000, 300) as u16);
+        let guesses: Vec<u32> = (0..guess_count).map(|_| field.rng.number() as u32).collect();
+        let seen = [1_000, 1_000 + guess_count].map(|port| {
+            let gateway = Gateway { limit: 40_000, ..Gateway::new(GatewayRole::Border, 0) };
+            let mut testbed = Rig::new(&gateway, [9_000, 1_500], secret);
+            let seen = transcript(&mut testbed, is_v6, port, seq, &guesses)?;
+            field.end(&mut testbed)?;
+            Ok::<_, String>(seen)
+        });
+        let [right, wrong] = seen;
+        holds(right? == wrong?, || "an attacker sees whether a guessed port is right".to_owned())?;
+    }
+    Ok(())
+}
+
+/// What an attacker sees who guesses the ports 1,000 and above of the connection of host 1, while ten hosts of his
+/// own have lowered paths: all packets toward the narrow side.
+fn transcript(
+    testbed: &mut Rig,
+    is_v6: bool,
+    port: u16,
+    seq: u64,
+    guesses: &[u32],
+) -> Result<Vec<Vec<u8>>, String> {
+    let mut now = Clock::default();
+    let victim = Conversation::open(testbed, &mut now, is_v6, 1, seq)?;
+    let mut victim = Conversation { port, ..victim };
+    victim.shake_hands(testbed, &mut now)?;
+    let cuts = victim.send(testbed, &mut now)?;
+    let mut own = Vec::new();
+    for host in 2..12 {
+        let mut conversation = Conversation::open(testbed, &mut now, is_v6, host, seq)?;
+        let cuts = conversation.send(testbed, &mut now)?;
+        testbed.push(now.tick(), Toward::Wide, &conversation.error(ROUTER, &cuts[1], 1_400))?;
+        own.push(conversation);
+    }
+    let mut seen = Vec::new();
+    for (port, seq) in (1_000..).zip(guesses) {
+        let upper_at = if is_v6 { 40 } else { 20 };
+        let mut quoted = cuts[1].clone();
+        quoted[upper_at + 2..upper_at + 4].copy_from_slice(&u16::to_be_bytes(port));
+        quoted[upper_at + 4..upper_at + 8].copy_from_slice(&seq.to_be_bytes());
+        testbed.push(now.tick(), Toward::Wide, &victim.error(ROUTER, &quoted, 1_300))?;
+        seen.extend(testbed.left().filter(|out| out.is_answer).map(|out| out.frame.to_vec()));
+    }
+    for conversation in &mut own {
+        seen.extend(conversation.send(testbed, &mut now)?);
+    }
+    Ok(seen)
+}
+
+/// rel:A33: errors about destinations that do not exist, and then a flood of correct errors about an attacker's own
+/// hosts. The first may take no memory. The second stay within the limit, and do not displace the path of another
+/// network.
+pub fn filled_table(field: &mut Field) -> Verdict {
+    for is_v6 in [false, true] {
+        let mut testbed = field.border();
+        let mut now = Clock::default();
+        let mut victim = Conversation::open(&mut testbed, &mut now, is_v6, VICTIM, 7)?;
+        let cuts = victim.send(&mut testbed, &mut now)?;
+        testbed.push(now.tick(), Toward::Wide, &victim.error(ROUTER, &cuts[1], 1_400))?;
+        let charged = testbed.charged_for_connections();
+        let stranger = Conversation { is_v6, host: 0, port: 80, seq: 0, id: 0 };
+        for number in 0..field.times(5_000_000, 2_000) {
+            let mut quoted = cuts[1].clone();
+            let last = if is_v6 { 40 } else { 20 };
+            quoted[last - 4..last].copy_from_slice(&(number as u32).to_be_bytes());
+            testbed.push(now.tick(), Toward::Wide, &stranger.error(ROUTER, &quoted, 1_300))?;
+        }
+        let after = testbed.charged_for_connections();
+        holds(after == charged, || format!("errors about no connection are charged: {charged} B, then {after} B"))?;
+        for host in 1..field.times(20_000, 400) as u16 {
+            let mut own = Conversation::open(&mut testbed, &mut now, is_v6, host, 9)?;
+            let cuts = own.send(&mut testbed, &mut now)?;
+            testbed.push(now.tick(), Toward::Wide, &own.error(ROUTER, &cuts[1], 1_300))?;
+        }
+        let lens = lens(&victim.send(&mut testbed, &mut now)?);
+        holds(lens.iter().max() == Some(&1_400), || format!("a flood of errors displaces another path: {lens:?}"))?;
+        field.end(&mut testbed)?;
+    }
+    Ok(())
+}
+
+/// rel:A36: ICMP errors that reach another host, as behind an anycast address. Connections through a border must
+/// finish without any error, although routers behind it drop all packets above 1,400 bytes silently.
+pub fn misdelivered_errors(field: &mut Field) -> Verdict {
+    for number in 0..field.times(200, 4) {
+        let is_v6 = number % 2 == 1;
+        let mut topology = Topology::default();
+        let wide = topology.node("wide".to_owned(), Kind::Host { dont_fragment: true });
+        let gateway = Gateway::new(GatewayRole::Border, wide);
+        let border = topology.node("border".to_owned(), Kind::Gateway(gateway));
+        let silent = ["near", "far"].map(|name| topology.node(name.to_owned(), Kind::Router(Router::Silent)));
+        let narrow = topology.node("narrow".to_owned(), Kind::Host { dont_fragment: true });
+        let delay = Duration::from_millis(field.rng.from(1, 20));
+        let shape = LinkShape { delay, seed: field.rng.number(), ..LinkShape::default() };
+        topology.link([wide, border], 9_000, LinkShape::default());
+        topology.link([border, silent[0]], 1_500, shape);
+        topology.link(silent, 1_400, LinkShape::default());
+        // The narrow host's own link is not the narrow one, so its MSS does not tell.
+        topology.link([silent[1], narrow], 1_500, LinkShape::default());
+        let end =
+            Settings { path: PathChoice { probing: Probing::Off, ..Settings::linux().path }, ..Settings::linux() };
+        let flow = Plan {
+            kind: FlowKind::Tcp,
+            from: wide,
+            to: narrow,
+            is_v6,
+            sizes: Sizes::Fixed(20_000),
+            count: 50,
+            burst: 8,
+            gap: Duration::from_millis(1),
+            start: Duration::ZERO,
+            disorder: 0,
+            has_timestamps: true,
+            acks_every: 0,
+            talk: Talk { ends: [end.clone(), end], ..Talk::default() },
+        };
+        let seed = field.rng.number();
+        let scene = Scene { topology, flows: vec![flow], changes: Vec::new(), bug: None, seed, is_thorough: false };
+        let outcome = Simulation::new(&scene).run();
+        field.packets += outcome.packets;
+        holds(outcome.broken.is_none(), || format!("seed {seed}: {:?}", outcome.broken))?;
+        let lowered = outcome.hits.events[Event::PathLoweredLoss as usize];
+        holds(lowered > 0, || "the path's size was not found".to_owned())?;
+    }
+    Ok(())
+}
+
+/// A TCP connection from the wide host [`WIDE`] to a narrow host, through a border.
+struct Conversation {
+    is_v6: bool,
+    host: u16,
+    port: u16,
+    seq: u32,
+    id: u32,
+}
+
+impl Conversation {
+    /// Opens a connection.
+    fn open(testbed: &mut Rig, now: &mut Clock, is_v6: bool, host: u16, seed: u64) -> Result<Conversation, String> {
+        let mut conversation = Conversation { is_v6, host, port: 80, seq: seed as u32, id: 0 };
+        conversation.shake_hands(testbed, now)?;
+        Ok(conversation)
+    }
+
+    fn shake_hands(&mut self, testbed: &mut Rig, now: &mut Clock) -> Verdict {
+        let syn = |seq, ack, flags, options| Tcp { ports: [0; 2], seq, ack, flags, window: 1_000, options };
+        let seq = self.seq;
+        let first = self.frame(Toward::Narrow, syn(seq, 0, SYN, &[2, 4, 34, 246]), &[]);
+        let second = self.frame(Toward::Wide, syn(1, seq.wrapping_add(1), SYN | ACK, &[2, 4, 5, 180]), &[]);
+        self.seq = seq.wrapping_add(1);
+        let third = self.frame(Toward::Narrow, syn(self.seq, 2, ACK, &[]), &[]);
+        testbed.push(now.tick(), Toward::Narrow, &first)?;
+        testbed.push(now.tick(), Toward::Wide, &second)?;
+        testbed.push(now.tick(), Toward::Narrow, &third)
+    }
+
+    /// Sends a wide segment, and returns the packets that leave toward the narrow host.
+    fn send(&mut self, testbed: &mut Rig, now: &mut Clock) -> Result<Vec<Vec<u8>>, String> {
+        let said = Tcp { ack: 2, ..Tcp::of([0; 2], self.seq) };
+        let frame = self.frame(Toward::Narrow, said, &craft::bytes(u64::from(self.seq), SEGMENT_LEN));
+        self.seq = self.seq.wrapping_add(SEGMENT_LEN as u32);
+        testbed.push(now.tick(), Toward::Narrow, &frame)?;
+        let left: Vec<_> = testbed.left().map(|out| out.frame.to_vec()).collect();
+        holds(left.len() > 1, || format!("a wide segment leaves in {} packets", left.len()))?;
+        Ok(left)
+    }
+
+    /// Checks that a wide segment leaves in packets of these lengths.
+    fn check_lens(&mut self, testbed: &mut Rig, now: &mut Clock, expected: &[usize]) -> Verdict {
+        let lens = lens(&self.send(testbed, now)?);
+        holds(lens == expected, || format!("forged ICMP errors change the packet lengths to {lens:?}"))
+    }
+
+    fn frame(&mut self, toward: Toward, said: Tcp<'_>, payload: &[u8]) -> Vec<u8> {
+        self.id += 1;
+        let ports = [self.port, 443];
+        let (from, to, ports) = match toward {
+            Toward::Narrow => (WIDE, self.host, [ports[1], ports[0]]),
+            Toward::Wide => (self.host, WIDE, ports),
+        };
+        let head = Head { dont_fragment: true, ..head(self.is_v6, from, to, TCP, self.id & 0xFFFF) };
+        craft::segment(&head, &Tcp { ports, ..said }, payload)
+    }
+
+    /// The ICMP error "too big" of host `from` about a packet.
+    fn error(&self, from: u16, about: &[u8], mtu: u16) -> Vec<u8> {
+        let protocol = if self.is_v6 { ICMPV6 } else { ICMP };
+        let head = head(self.is_v6, from, WIDE, protocol, 9);
+        let [kind, code] = if self.is_v6 { [2, 0] } else { [3, 4] };
+        let mut upper = vec![kind, code, 0, 0, 0, 0];
+        upper.extend(mtu.to_be_bytes());
+        upper.extend(&about[..about.len().min(QUOTE_LEN)]);
+        if self.is_v6 {
+            craft::seal(&head, &mut upper, 2);
+        } else {
+            let sum = Sum::of(&upper).checksum();
+            upper[2..4].copy_from_slice(&sum.to_be_bytes());
+        }
+        craft::packet(&head, &upper)
+    }
+
+    /// An error that is not to be believed, about one of the packets in flight.
+    fn forged(&self, field: &mut Field, cuts: &[Vec<u8>]) -> Vec<u8> {
+        let dice = &mut field.rng;
+        let upper_at = if self.is_v6 { 40 } else { 20 };
+        let floor = if self.is_v6 { 1_280 } else { 552 };
+        let mut quoted = cuts[dice.below(cuts.len() as u64) as usize].clone();
+        let len = quoted.len() as u64;
+        let mtu = dice.one_of(&[floor, 1_300, 1_400, 1_492]).min(len - 1) as u16;
+        let mut put =
+            |at: usize, bytes: &[u8]| quoted[upper_at + at..upper_at + at + bytes.len()].copy_from_slice(bytes);
+        match dice.below(6) {
+            // Neither port nor sequence number are known.
+            0 => {
+                let guess = dice.number().to_be_bytes();
+                put(2, &guess[..6]);
+            }
+            // The sequence number is outside of the data in flight.
+            1 => {
+                let (first, last) = (wire::long(&cuts[0], upper_at + 4), self.seq);
+                let in_flight = u64::from(last.wrapping_sub(first));
+                let ahead = dice.below((1 << 32) - in_flight) as u32;
+                put(4, &last.wrapping_add(ahead).to_be_bytes());
+            }
+            // The packet was not too long for the stated MTU.
+            2 => return self.error(ROUTER, &quoted, dice.from(len, 65_535) as u16),
+            // No path has such an MTU. In ICMPv4, zero is the MTU of old routers.
+            3 => return self.error(ROUTER, &quoted, dice.from(1, floor - 1) as u16),
+            // The receiver itself has no reason to refuse a packet.
+            4 => return self.error(self.host, &quoted, mtu),
+            // The checksum is wrong.
+            _ => {
+                let mut error = self.error(ROUTER, &quoted, mtu);
+                error[upper_at + 2] ^= 1 << dice.below(8);
+                return error;
+            }
+        }
+        self.error(ROUTER, &quoted, mtu)
+    }
+}
+
+fn lens(frames: &[Vec<u8>]) -> Vec<usize> {
+    frames.iter().map(Vec::len).collect()
+}
+
+/// The wide host, and a router behind the border.
+const WIDE: u16 = 20_500;
+const ROUTER: u16 = 20_501;
+/// A narrow host far from those of an attacker.
+const VICTIM: u16 = 30_000;
+/// Payload of a wide segment, in bytes.
+const SEGMENT_LEN: usize = 8_900;
+/// Quoted bytes in an ICMP error.
+const QUOTE_LEN: usize = 128;
