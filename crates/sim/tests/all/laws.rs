@@ -6,7 +6,7 @@ use engine::{Event, SegmentPolicy};
 use wideload_sim::flow::{Kind as FlowKind, Plan, Sizes};
 use wideload_sim::link::LinkShape;
 use wideload_sim::swarm::Case;
-use wideload_sim::{Broken, Change, GatewayRole, InjectedBug, Kind, Law, Router, Scene, To};
+use wideload_sim::{Broken, Change, Gateway, GatewayRole, InjectedBug, Kind, Law, Router, Scene, To};
 
 #[test]
 fn a_correct_gateway_breaks_no_law_and_loses_nothing() {
@@ -107,11 +107,14 @@ fn shorter_segments_without_a_loss_break_sizes() {
     for (shown, bug) in [(None, None), (Some(Law::Sizes), Some(InjectedBug::Repeats))] {
         let mut scene = scene(GatewayRole::WideInterface, bug);
         scene.flows = vec![plan(FlowKind::Tcp, HOSTS[0], HOSTS[1], Sizes::Fixed(100_000))];
-        for node in &mut scene.topology.nodes {
-            if let Kind::Gateway(gateway) = &mut node.kind {
-                gateway.segments = SegmentPolicy::Dynamic;
-            }
-        }
+        scene.topology.nodes[HOSTS[0]].kind = Kind::Host { dont_fragment: false };
+        // The receiver is behind a wide interface too, so it accepts wide segments.
+        let interface =
+            Gateway { segments: SegmentPolicy::Dynamic, ..Gateway::new(GatewayRole::WideInterface, HOSTS[0]) };
+        scene.topology.nodes[1].kind = Kind::Gateway(interface.clone());
+        let other = scene.topology.node("other".to_owned(), Kind::Gateway(Gateway { wide: HOSTS[1], ..interface }));
+        scene.topology.links[1].ends = [1, other];
+        scene.topology.link([other, HOSTS[1]], 9_000, LinkShape::default());
         assert_eq!(run(&scene).broken.map(|broken| broken.law), shown);
     }
 }
@@ -133,8 +136,8 @@ fn a_lowered_path_is_raised_after_ten_minutes() {
     }
 }
 
-/// A connection of twelve minutes across a border and a router. The router's link carries only 1,300 bytes for five
-/// seconds.
+/// A connection of twelve minutes across a border and a router. The router's link carries only 1,300 bytes for half a
+/// minute.
 fn shrinking(kind: Router, is_v6: bool, loss: f64) -> Scene {
     let mut topology = pair(GatewayRole::Border, LinkShape::default());
     let router = topology.node("router".to_owned(), Kind::Router(kind));
@@ -144,7 +147,7 @@ fn shrinking(kind: Router, is_v6: bool, loss: f64) -> Scene {
     let mut flow = plan(FlowKind::Tcp, HOSTS[0], HOSTS[1], Sizes::Fixed(40_000));
     (flow.is_v6, flow.count, flow.burst, flow.gap) = (is_v6, 7_200, 1, Duration::from_millis(100));
     let change = |at, to| Change { at: Duration::from_secs(at), link: 2, to: To::Mtu(to) };
-    let changes = vec![change(2, 1_300), change(7, 1_500)];
+    let changes = vec![change(2, 1_300), change(32, 1_500)];
     Scene { topology, flows: vec![flow], changes, bug: None, seed: 1, is_thorough: false }
 }
 
