@@ -28,6 +28,9 @@ pub fn are_counted_and_pass() -> Result<(), Failed> {
                 found.insert(format!("{}\t{counter}\t{ours}\t{theirs}", row.file));
             }
         }
+        if !before.iter().any(|seen| tunnel(seen).is_some()) {
+            continue;
+        }
         failures.extend(changed(&before, &output, 65_535)?.map(|fault| format!("{} at 65535: {fault}", row.file)));
         if before.iter().any(|seen| seen.len > 1_500) {
             rewrite(&input, &output, &["--mtu", "1500"])?;
