@@ -46,8 +46,8 @@ pub fn blind_errors(field: &mut Field) -> Verdict {
 }
 
 /// rel:A32: the table of paths as a side channel. An attacker knows the address of a host that another host talks to,
-/// but not the port. He guesses ports, and lowers the paths of his own hosts to fill the table. What he sees must be
-/// the same whether or not one of the guesses is right.
+/// but not the port. He guesses ports, and lowers the paths of his own hosts to fill the table. The packets
+/// that he sees must be the same for right and wrong guesses.
 pub fn table_oracle(field: &mut Field) -> Verdict {
     for is_v6 in [false, true] {
         let (seq, secret, guess_count) = (field.rng.number(), field.rng.number(), field.times(60_000, 300) as u16);
@@ -65,8 +65,8 @@ pub fn table_oracle(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// What an attacker sees who guesses the ports 1,000 and above of the connection of host 1, while ten hosts of his
-/// own have lowered paths: all packets toward the narrow side.
+/// All packets toward the narrow side, as an attacker sees them. He guesses the port of host 1's connection, from
+/// 1,000 up. Ten hosts of his own have lowered paths.
 fn transcript(
     testbed: &mut Rig,
     is_v6: bool,
