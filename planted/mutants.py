@@ -6,7 +6,8 @@
     planted/mutants.py id ...
     planted/mutants.py --show
 
-cargo-mutants lists the possible mutants (`cargo install cargo-mutants --locked`). The seed draws a sample, which stays nearly the same
+cargo-mutants lists the possible mutants (`cargo install cargo-mutants --locked`). Mutants of prefetches and of the
+text for debuggers are left out: they change no packet. The seed draws a sample, which stays nearly the same
 while the code does. Results are kept in target/mutants/, so an interrupted run continues. A noticed mutant is tried again only if the
 code or the suite that noticed it has changed; that suite then runs first. A surviving mutant is tried again after any change. After a
 full sample, the results are written to target/mutants/MUTANTS.md; --show prints them.
@@ -118,7 +119,14 @@ def listed(commits):
     if shutil.which("cargo-mutants") is None:
         sys.exit("cargo-mutants is missing; run cargo install cargo-mutants --locked (26.2 or later)")
     # Without mutants, the output is empty.
-    return json.loads(output(command) or "[]")
+    mutants = json.loads(output(command) or "[]")
+    return [mutant for mutant in mutants if not is_without_effect(mutant)]
+
+
+def is_without_effect(mutant):
+    """Whether no test can notice a mutant: a prefetch and the text for debuggers change no packet."""
+    function = (mutant.get("function") or {}).get("function_name", "")
+    return "prefetch" in function or "fmt::Debug" in function
 
 
 def output(command):
