@@ -24,8 +24,7 @@ ABSENT = {
     "endpoint": "this program is no endpoint of a connection",
 }
 WAITING = {
-    "PMTUD": "our own path MTU discovery",
-    "sizing": "our own path MTU discovery",
+    "sizing": "limits of messages",
     "ack-gen": "our own acknowledgements",
 }
 

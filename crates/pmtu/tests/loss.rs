@@ -2,6 +2,7 @@
 
 use fastrand::Rng;
 use packet::{Time, Version};
+use proptest::prelude::*;
 use std::time::Duration;
 use wideload_pmtu::{Phase, RAISE_AFTER, SizeSearch, Sizes};
 
@@ -87,6 +88,7 @@ fn ordinary_loss_never_lowers_a_size() {
     assert!(packet_count > 10_000_000, "{packet_count} packets");
 }
 
+// R108: no ICMP error tells of the limit.
 #[test]
 fn a_size_limit_lowers_the_size_within_seconds_also_on_a_lossy_path() {
     for (loss, seconds) in [(0.0, 2.5), (0.01, 2.5), (0.05, 4.0), (0.1, 6.0)] {
@@ -129,6 +131,7 @@ fn probes(path: &mut SizeSearch, now: &mut Time, limit: u16) -> Vec<u16> {
     probes
 }
 
+// R104: three tries of each size. R109: a round trip apart.
 #[test]
 fn a_search_halves_the_range_and_tries_a_lost_probe_again() {
     let mut path = SizeSearch::new(Sizes::of(Version::V4, 1_500));
@@ -143,6 +146,7 @@ fn a_search_halves_the_range_and_tries_a_lost_probe_again() {
     assert_eq!(path.size(), 1_400);
 }
 
+// R053, R104: a settled size is kept for ten minutes.
 #[test]
 fn ten_minutes_later_the_first_probe_is_the_links_mtu_and_then_one_step() {
     let mut path = SizeSearch::new(Sizes::of(Version::V6, 1_500));
@@ -169,6 +173,7 @@ fn ten_minutes_later_the_first_probe_is_the_links_mtu_and_then_one_step() {
     assert_eq!((path.size(), path.phase()), (1_500, Phase::LinkMtu));
 }
 
+// R023, R098
 #[test]
 fn wrong_icmp_errors_change_nothing() {
     for (version, floor) in [(Version::V4, 552), (Version::V6, 1_280)] {
@@ -179,6 +184,63 @@ fn wrong_icmp_errors_change_nothing() {
         assert_eq!(path.phase(), Phase::LinkMtu);
         assert!(path.too_big(Time::ZERO, floor));
         assert_eq!(path.size(), floor);
+    }
+}
+
+// R022, R023, R024, R098: every MTU that an error can state, in every phase.
+#[test]
+fn no_icmp_error_raises_a_size_or_lowers_it_below_the_floor() {
+    for (version, floor) in [(Version::V4, 552), (Version::V6, 1_280)] {
+        let link_mtu = SizeSearch::new(Sizes::of(version, 1_500));
+        let mut settled = link_mtu.clone();
+        settled.too_big(Time::ZERO, 1_400);
+        let mut searching = settled.clone();
+        let now = Time::ZERO + RAISE_AFTER;
+        assert_eq!(searching.next_probe(now, 1_500, 1_500), Some(1_500));
+        for before in [link_mtu, settled, searching] {
+            for mtu in 0..=u16::MAX {
+                let mut path = before.clone();
+                let is_lowered = path.too_big(now, mtu);
+                let expected = if (floor..before.size()).contains(&mtu) { mtu } else { before.size() };
+                assert_eq!((path.size(), is_lowered), (expected, expected < before.size()), "{mtu}");
+                // Repeated, it has no effect.
+                assert!(!path.too_big(now, mtu));
+                assert_eq!(path.size(), expected);
+            }
+        }
+    }
+}
+
+proptest! {
+    // R052, R109: whatever happens to probes and packets.
+    #[test]
+    fn probes_are_longer_than_the_size_and_at_least_a_round_trip_apart(
+        steps in proptest::collection::vec((0_u8..6, 0_u64..3_000, 40_u16..1_501), 1..400),
+        link_mtu in prop::sample::select(vec![576_u16, 1_477, 1_500]),
+    ) {
+        let mut path = SizeSearch::new(Sizes::of(Version::V4, link_mtu));
+        let (mut now, mut in_flight, mut earliest) = (Time::ZERO, None, Time::ZERO);
+        path.too_big(now, 560);
+        now = now + RAISE_AFTER;
+        for (step, millis, len) in steps {
+            now = now + Duration::from_millis(millis);
+            // An answer takes a round trip at least.
+            let answered = in_flight.filter(|(_, sent)| now.since(*sent) >= RTT);
+            match (step, answered) {
+                (0, Some((probe, _))) => (in_flight, _) = (None, path.delivered(now, probe)),
+                (1, Some((probe, _))) => {
+                    path.lost(now, probe, RTT);
+                    (in_flight, earliest) = (None, now + RTT);
+                }
+                (2, _) => path.lost(now, path.size(), RTT),
+                (3, _) => path.delivered(now, path.size().min(len)),
+                _ => if let Some(probe) = path.next_probe(now, link_mtu, link_mtu) {
+                    prop_assert!(path.size() < probe && probe <= link_mtu, "{probe} above {}", path.size());
+                    prop_assert!(now >= earliest, "a probe at {now}, before {earliest}");
+                    (in_flight, earliest) = (Some((probe, now)), now + RTT);
+                }
+            }
+        }
     }
 }
 
@@ -257,6 +319,7 @@ fn a_size_that_was_delivered_long_ago_is_not_where_a_search_begins() {
     assert_eq!(path.size(), 1_280);
 }
 
+// R104: the outcome of a probe is awaited for three seconds.
 #[test]
 fn a_probe_of_a_connection_that_ended_does_not_stop_the_search() {
     let mut path = SizeSearch::new(Sizes::of(Version::V4, 1_500));

@@ -132,6 +132,7 @@ fn longest(packets: &[ReadPacket]) -> usize {
     packets.iter().map(|packet| packet.frame.len()).max().unwrap()
 }
 
+// R022: one error lowers the size, and those about the same flight change nothing. R027: for ten minutes.
 #[test]
 fn a_router_behind_the_border_lowers_the_cut_and_the_host_hears_nothing() {
     for version in [4, 6] {
@@ -183,6 +184,7 @@ fn an_offloaded_flow_follows_the_size_and_returns_for_a_probe() {
     assert_eq!(limit(&mut net), None);
 }
 
+// R057
 #[test]
 fn another_connection_to_the_same_host_uses_the_size_at_once_and_another_host_does_not() {
     let mut net = Net::new(4);
@@ -201,6 +203,7 @@ fn another_connection_to_the_same_host_uses_the_size_at_once_and_another_host_do
     }
 }
 
+// R064, R098, R099, R106
 #[test]
 fn wrong_errors_lower_nothing_and_end_at_the_border() {
     for version in [4, 6] {
@@ -238,6 +241,60 @@ fn wrong_errors_lower_nothing_and_end_at_the_border() {
     }
 }
 
+// R067: codes 2 and 4 end no connection. R099: every quoted byte that identifies the packet counts.
+#[test]
+fn a_connection_survives_every_icmp_error_and_only_the_right_one_is_used() {
+    for version in [4, 6] {
+        let mut net = Net::new(version);
+        let cuts = net.send(0);
+        let right = net.too_big(&cuts[0], 1_400);
+        for kind in 0..=u8::MAX {
+            for code in 0..16 {
+                let is_too_big = if version == 4 { (kind, code) == (3, 4) } else { kind == 2 };
+                if !is_too_big {
+                    let other =
+                        Spec { transport: testkit::Transport::Icmp(kind, code, [0, 0, 5, 120]), ..right.clone() };
+                    assert_eq!(net.push(NARROW, &other).len(), 1, "IPv{version}: {kind} {code} is forwarded");
+                }
+            }
+        }
+        // Its version, protocol, addresses and ports.
+        let (protocol, addresses) = if version == 4 { (9, 12) } else { (6, 8) };
+        for at in [0, protocol].into_iter().chain(addresses..cuts[0].upper_at + 4) {
+            let mut quoted = cuts[0].clone();
+            quoted.frame[at] ^= 0x80;
+            let error = net.too_big(&quoted, 1_400);
+            assert_eq!(net.push(NARROW, &error).len(), 1, "IPv{version}: byte {at} is of another packet");
+        }
+        assert_eq!(longest(&net.send(WIDE_LEN)), 1_500);
+        assert_eq!(net.push(NARROW, &right), []);
+        assert_eq!(longest(&net.send(2 * WIDE_LEN)), 1_400);
+    }
+}
+
+// R059: an extension behind the quoted packet, with the length field 0 and set (RFC 4884 section 4). Packet Too Big has
+// no such field.
+#[test]
+fn extensions_of_an_error_are_not_read_as_quoted_bytes() {
+    for (version, quote_len, len) in [(4, 128, 0), (4, 128, 32), (4, 128, 255), (4, 28, 0), (6, 128, 0), (6, 48, 0)]
+    {
+        let mut net = Net::new(version);
+        let cuts = net.send(0);
+        let error = net.too_big(&cuts[0], 1_400);
+        // An extension with an object of the value 1,300.
+        let extension = [0x20, 0, 0, 0, 0, 8, 1, 1, 0, 0, 5, 20];
+        let quote = [&cuts[0].frame[..quote_len], &extension].concat();
+        let testkit::Transport::Icmp(kind, code, mut rest) = error.transport else { unreachable!() };
+        if version == 4 {
+            rest[1] = len;
+        }
+        let error = Spec { transport: testkit::Transport::Icmp(kind, code, rest), ..error }.payload(quote);
+        assert_eq!(net.push(NARROW, &error), [], "IPv{version}: {quote_len} bytes quoted, length {len}");
+        assert_eq!(longest(&net.send(WIDE_LEN)), 1_400);
+    }
+}
+
+// R026: without the correction for routers of 4.2BSD, see DEVIATIONS.md.
 #[test]
 fn an_error_without_an_mtu_means_the_next_plateau() {
     let mut net = Net::new(4);
@@ -300,6 +357,7 @@ fn a_forged_acknowledgement_stops_nothing() {
     assert_eq!(net.count(Event::PathLoweredLoss), 1);
 }
 
+// R056, R108
 #[test]
 fn a_black_hole_stalls_no_flight_and_is_found_after_a_few() {
     for (version, path) in [(4, 1_400), (6, 1_400), (4, 1_280), (6, 1_280), (4, 600)] {

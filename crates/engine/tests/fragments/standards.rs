@@ -1469,7 +1469,7 @@ fn with_last(mut address: [u8; 16], last: u8) -> [u8; 16] {
 
 /// Components that this program does not have.
 const ABSENT: [&str; 3] = ["tunnel-mode", "optional", "endpoint"];
-/// Components that do not exist yet: path MTU discovery and acknowledgements of our own.
-const WAITING: [&str; 3] = ["PMTUD", "sizing", "ack-gen"];
+/// Components that do not exist yet: limits of messages, and acknowledgements of our own.
+const WAITING: [&str; 2] = ["sizing", "ack-gen"];
 /// Memory of a buffer of the smallest class: headroom, content, a bit for each eight bytes.
 const BUFFER_LEN: usize = HEADROOM + CLASS_LENS[0] + CLASS_LENS[0] / 64;
