@@ -102,8 +102,8 @@ fn transcript(
 }
 
 /// rel:A33: errors about destinations that do not exist, and then a flood of correct errors about an attacker's own
-/// hosts. The first may take no memory. The second stay within the limit, and do not displace the path of another
-/// network.
+/// hosts. The first may take no memory. The second stay within the limit, displace no path before the table is full,
+/// and then cost another path one more error.
 pub fn filled_table(field: &mut Field) -> Verdict {
     for is_v6 in [false, true] {
         let mut testbed = field.border();
@@ -121,14 +121,24 @@ pub fn filled_table(field: &mut Field) -> Verdict {
         }
         let after = testbed.charged_for_connections();
         holds(after == charged, || format!("errors about no connection are charged: {charged} B, then {after} B"))?;
+        let mut growth = 0;
         for host in 1..field.times(20_000, 400) as u16 {
+            let before = testbed.charged_for_connections();
             let mut own = Conversation::open(&mut testbed, &mut now, is_v6, host, 9)?;
             let cuts = own.send(&mut testbed, &mut now)?;
             testbed.push(now.tick(), Toward::Wide, &own.error(ROUTER, &cuts[1], 1_300))?;
+            growth = testbed.charged_for_connections().saturating_sub(before);
         }
+        // Each further host takes the memory of an older one.
+        let is_full = growth == 0;
         // So many connections may displace the victim's own. Its path serves the next one.
         let mut again = Conversation::open(&mut testbed, &mut now, is_v6, VICTIM, 8)?;
-        let lens = lens(&again.send(&mut testbed, &mut now)?);
+        let mut cuts = again.send(&mut testbed, &mut now)?;
+        if is_full {
+            testbed.push(now.tick(), Toward::Wide, &again.error(ROUTER, &cuts[1], 1_400))?;
+            cuts = again.send(&mut testbed, &mut now)?;
+        }
+        let lens = lens(&cuts);
         holds(lens.iter().max() == Some(&1_400), || format!("a flood of errors displaces another path: {lens:?}"))?;
         field.end(&mut testbed)?;
     }
