@@ -603,3 +603,29 @@ pub(super) const LEVEL_COUNT: usize = 2 * usize::BITS as usize;
 const LEVEL_SHARE: usize = 8;
 /// Ratio of the limit to the part that is reserved.
 const RESERVE_SHARE: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::{IpAddr, Ipv6Addr};
+
+    impl HasSource for Address {
+        fn source(&self) -> Address {
+            *self
+        }
+    }
+
+    #[test]
+    fn sources_that_share_half_of_their_address_are_found_in_few_steps() {
+        let hosts = [|number: u128| number << 64 | 1, |number: u128| 1 << 64 | number];
+        for host in hosts {
+            let mut queue = FairQueue::new(usize::MAX, &[Duration::from_secs(1)], Secret::new(3));
+            for number in 0..1_000 {
+                let source = Address::from(IpAddr::from(Ipv6Addr::from_bits(host(number))));
+                queue.insert(Time::ZERO, source, 100, Duration::from_secs(1));
+            }
+            let steps = queue.sources_index.longest_search();
+            assert!((1..=60).contains(&steps), "{steps} steps");
+        }
+    }
+}

@@ -72,6 +72,18 @@ fn a_run_of_one_leaves_unchanged() {
 }
 
 #[test]
+fn a_damaged_segment_behind_a_padded_one_changes_no_padding() {
+    for rules in [reversible(), resize(9_000)] {
+        let mut rig = Rig::carrying(rules).ethernet();
+        let padded = Spec { vlans: Some(vec![9]), padding: 7, ..p(0, 3) };
+        let damaged = Spec { sum: Summed::Off(1), seq: p(3, 3).seq, payload: p(3, 3).payload, ..padded.clone() };
+        let mut left = rig.push_all([&padded, &damaged]);
+        left.extend(rig.flush());
+        assert_eq!(wire(left), [padded.bytes(), damaged.bytes()]);
+    }
+}
+
+#[test]
 fn a_gso_packet_records_segment_length_and_identifications() {
     for (step, ids) in [(0, Identifications::Stay), (1, Identifications::Rise)] {
         let packets: Vec<_> = (0..3u16)

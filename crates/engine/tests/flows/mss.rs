@@ -671,6 +671,20 @@ fn a_repeated_syn_ack_shortens_no_connections_life() {
 }
 
 #[test]
+fn a_new_handshake_of_an_open_connection_restarts_the_time_out() {
+    let mut gateway = Gateway::new(Raise::BothWays);
+    for seq in [500, 2_000] {
+        gateway.pass(&saying(Toward::Wide, SYN, [seq, 0], 1_400), Toward::Wide, None);
+        gateway.pass(&saying(Toward::Narrow, SYN | ACK, [70, seq + 1], 8_900), Toward::Narrow, None);
+        gateway.now = gateway.now + Duration::from_secs(200);
+    }
+    gateway.mss.expire(gateway.now);
+    assert_eq!(gateway.mss.flow_count(), 1, "200 seconds of 240 have passed");
+    gateway.mss.expire(gateway.now + Duration::from_secs(40));
+    assert_eq!(gateway.mss.flow_count(), 0);
+}
+
+#[test]
 fn one_forged_syn_ack_stops_no_raising_and_two_forged_segments_do() {
     let forged = saying(Toward::Wide, SYN | ACK, [9, 71], 1_460);
     for (goes_on, raised) in [(false, 1), (true, 0)] {
@@ -752,6 +766,24 @@ fn three_bits_that_count_marks_are_in_every_segment_that_is_cut() {
             assert_eq!(said, [counter, later, later], "{asked:03b}, {answered:03b}, {counter:03b}");
             assert!(left.iter().all(|frame| ReadPacket::of(frame).sum_is_right));
         }
+    }
+}
+
+#[test]
+fn any_copy_of_a_syn_may_ask_for_accurate_ecn() {
+    let asking = |spec: &Spec| Spec { reserved: 1, flags: spec.flags | ECE | CWR, ..spec.clone() };
+    let syn = saying(Toward::Narrow, SYN, [70, 0], 8_960);
+    let answer = saying(Toward::Wide, SYN | ACK, [500, 71], 1_460);
+    for copies in [[syn.clone(), asking(&syn)], [asking(&syn), syn.clone()]] {
+        let mut gateway = Gateway::new(Raise::BothWays);
+        for copy in copies {
+            gateway.pass(&copy, Toward::Narrow, None);
+        }
+        gateway.pass(&Spec { flags: answer.flags | CWR, ..answer.clone() }, Toward::Wide, None);
+        let long = data(4, 1, Toward::Narrow, 4_000);
+        let left = gateway.pass(&Spec { flags: long.flags | CWR, ..long }, Toward::Narrow, None);
+        // CWR is one bit of the counter: every segment has it.
+        assert_eq!(left.iter().map(|frame| frame[33] & (ECE | CWR)).collect::<Vec<_>>(), [CWR; 3]);
     }
 }
 

@@ -517,6 +517,17 @@ fn what_has_passed_is_never_joined_to_what_has_not() {
 }
 
 #[test]
+fn a_datagram_that_passed_in_two_parts_is_forgotten_with_its_last_fragment() {
+    let sent = fragments(4, &pattern(400), 80);
+    let mut rig = joining(1_500);
+    rig.push_all(&sent[..2]);
+    assert_eq!(places(&rig.wait(USUAL.timeout)), [(0, 160, true)]);
+    assert_eq!(places(&rig.push_all(&sent[2..])), [(160, 240, false)]);
+    // The next datagram has the same ID.
+    assert_whole(&rig.push_all(&sent), &pattern(400));
+}
+
+#[test]
 fn at_most_a_thousand_reordered_datagrams_are_tracked() {
     let sent = fragments(4, &pattern(400), 80);
     for (others, is_known) in [(900, true), (1_100, false)] {

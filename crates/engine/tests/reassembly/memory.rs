@@ -43,6 +43,22 @@ fn charges_never_exceed_the_limit() {
 }
 
 #[test]
+fn the_longest_search_counts_held_datagrams() {
+    let mut station = Station::usual();
+    let longest =
+        |station: &Station| station.side.aggregation.reassembler.as_ref().map(|held| held.longest_search());
+    assert_eq!(longest(&station), Some(0));
+    for id in 0..500 {
+        // The newest datagram is found without a search.
+        let at_least = usize::from(id > 0);
+        let first = Spec { id, ..ip(4) }.noise(2_000).fragments(1_500).swap_remove(0);
+        station.push_ip(Time::ZERO, &first);
+        let steps = longest(&station).unwrap();
+        assert!((at_least..=40).contains(&steps), "{steps} steps for {} datagrams", id + 1);
+    }
+}
+
+#[test]
 fn evicted_datagrams_leave_nothing_behind() {
     for late in [Late::Retire, Late::Release { mtu: 1_500 }] {
         let datagrams: Vec<_> = (0..40)
