@@ -205,6 +205,17 @@ impl Connections {
         }
     }
 
+    /// Records data in an offloaded flow: the wide host has sent all bytes before `sent`, and the narrow host has
+    /// acknowledged those before `acked`. An end is an address and a port. The wide host is the first of `ends`.
+    /// An ICMP error about this data is then known to be about data in flight.
+    pub fn on_offloaded_data(&mut self, ends: [(Address, u16); 2], acked: u32, sent: u32) {
+        if let Some(at) = self.flows.between(ends, Toward::Narrow)
+            && let Some(handshake) = self.flows.handshake_mut(at)
+        {
+            handshake.delivery.skip_between(acked, sent);
+        }
+    }
+
     /// Disables raising of the MSS for all later SYNs.
     pub fn stop_raising(&mut self) {
         if let Some(mss) = &mut self.mss {

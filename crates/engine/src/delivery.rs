@@ -191,6 +191,16 @@ impl Delivery {
         self.is_known &= !is_before(self.una, ack);
     }
 
+    /// Takes data that the kernel forwarded: the bytes before `sent`, of which those before `acked` are acknowledged.
+    pub(crate) fn skip_between(&mut self, acked: u32, sent: u32) {
+        if !self.is_known || is_before(self.una, acked) {
+            self.restart_at(acked);
+        }
+        if is_before(self.nxt, sent) {
+            self.nxt = sent;
+        }
+    }
+
     /// Forgets all data: the next byte to be sent is `seq`.
     pub(crate) fn restart_at(&mut self, seq: u32) {
         let Delivery { rtt_min, rtt, .. } = *self;

@@ -1,10 +1,11 @@
-//! TCP packets reassembled by one worker -> the worker of their flow.
+//! TCP packets reassembled by one worker, and ICMP errors about TCP packets -> the worker of their flow.
 //!
 //! Fragments are distributed among workers by addresses, as only the first fragment has ports. Segments are
-//! distributed by five-tuple. So a packet may be reassembled by another worker than that of its connection. The
-//! packet is copied for the worker of its flow, because buffers must not change pools.
+//! distributed by five-tuple. So a packet may be reassembled by another worker than that of its connection. An ICMP
+//! error "too big" is distributed by its own addresses, but only the worker of the quoted connection can validate
+//! it. The packet is copied for the worker of its flow, because buffers must not change pools.
 //!
-//! If the peer's queue is full, the worker that reassembled the packet sends and counts it itself. Before a worker
+//! If the peer's queue is full, the worker that received the packet sends and counts it itself. Before a worker
 //! ends, it closes its queue and sends the packets in it. After that, peer workers send their reassembled packets
 //! themselves.
 
@@ -13,6 +14,7 @@ use crate::queue::Queue;
 use crate::snapshot::HandoffStats;
 use crate::sync::Arc;
 use offload::steer;
+use packet::icmp::TooBigReport;
 use packet::{Checksum, Gso, LinkType, Packet};
 
 /// The hand-off queues of a worker: its own queue and those of its peer workers.
@@ -56,13 +58,13 @@ impl PeerHandoff {
 
     /// Copies a packet of this direction to its flow's worker. Returns false if this worker has to send the packet.
     ///
-    /// Only reassembled TCP packets are ever handed over.
+    /// Only reassembled TCP packets, and ICMP errors about TCP packets, are ever handed over.
     pub fn give(&mut self, direction: usize, packet: &Packet) -> bool {
-        if self.is_closed || !packet.is_tcp() || packet.fragmentation.is_some() || packet.ip().fragment.is_some() {
+        if self.is_closed || packet.fragmentation.is_some() || packet.ip().fragment.is_some() {
             return false;
         }
         let frame = packet.frame();
-        let number = steer::worker(packet.link_type(), frame, self.boxes.len());
+        let Some(number) = self.worker_of(packet) else { return false };
         let Some(to) = self.boxes.get(number).filter(|_| number != self.number) else { return false };
         let (link_type, checksum, gso) = (packet.link_type(), packet.checksum, packet.gso);
         let fragments = packet.max_fragment_len().map(|len| (len, packet.ip().id));
@@ -82,6 +84,17 @@ impl PeerHandoff {
             *given += packet.wire_count() as u64;
         }
         true
+    }
+
+    /// Returns the number of the worker of the TCP connection that a packet belongs to, or is an ICMP error about.
+    fn worker_of(&self, packet: &Packet) -> Option<usize> {
+        let count = self.boxes.len();
+        if packet.is_tcp() {
+            return Some(steer::worker(packet.link_type(), packet.frame(), count));
+        }
+        let report = TooBigReport::read(packet)?;
+        let ends = [report.source, report.destination].map(|(address, port)| (address.into(), port));
+        Some(steer::connection_worker(ends, count))
     }
 
     /// Returns the next packet from a peer worker; `None` if there is none.

@@ -16,6 +16,7 @@ use crate::bpf::{
 use crate::names;
 use packet::LinkType;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
 /// Returns the number of the worker, out of `count`, for a frame with this link type.
@@ -25,6 +26,24 @@ pub fn worker(link_type: LinkType, frame: &[u8], count: usize) -> usize {
         _ => key(frame),
     };
     key.map_or(0, |key| key.worker(count))
+}
+
+/// Returns the number of the worker, out of `count`, for the packets of the TCP connection between two ends, each
+/// with address and port.
+pub fn connection_worker(ends: [(IpAddr, u16); 2], count: usize) -> usize {
+    let end = |(address, port): (IpAddr, u16)| {
+        let mut words = [0; ADDRESS_WORDS];
+        match address {
+            IpAddr::V4(address) => words[0] = u32::from_ne_bytes(address.octets()),
+            IpAddr::V6(address) => {
+                let octets = address.octets();
+                words = std::array::from_fn(|index| word(&octets, 4 * index));
+            }
+        }
+        (words, u16::from_ne_bytes(port.to_be_bytes()))
+    };
+    let word_count = if ends[0].0.is_ipv4() { 1 } else { ADDRESS_WORDS };
+    Key { ends: ends.map(end), word_count, protocol: TCP }.worker(count)
 }
 
 /// Checks that the kernel lets this process load a program for steering.
@@ -384,6 +403,12 @@ mod tests {
                 let whole = |[one, other]: [End; 2], protocol| ip(version, [one, other], protocol, None, &upper);
                 let of = |bytes: Vec<u8>| worker(LinkType::Ip, &bytes, 16);
                 let [one, other] = ends;
+                let address = |end: End| match version {
+                    4 => IpAddr::from(<[u8; 4]>::try_from(&end.address[..4]).expect("four bytes")),
+                    _ => IpAddr::from(end.address),
+                };
+                let connection = ends.map(|end| (address(end), end.port));
+                assert_eq!(connection_worker(connection, 16), of(whole(ends, TCP)));
                 assert_eq!(of(whole([one, other], TCP)), of(whole([other, one], TCP)));
                 let next = End { port: one.port.wrapping_add(1), ..one };
                 moved += usize::from(of(whole([one, other], TCP)) != of(whole([next, other], TCP)));

@@ -184,6 +184,46 @@ fn an_offloaded_flow_follows_the_size_and_returns_for_a_probe() {
     assert_eq!(limit(&mut net), None);
 }
 
+#[test]
+fn an_error_about_data_that_the_kernel_forwarded_lowers_the_size() {
+    for version in [4, 6] {
+        let mut net = Net::new(version);
+        let ends = [(host(version, 1).into(), 40_000), (host(version, 2).into(), 80)];
+        let back = [ends[1], ends[0]];
+        // The kernel forwards the second and third segment, and the acknowledgement of the second.
+        let cuts = net.send(0);
+        net.acknowledge(WIDE_LEN);
+        let [acked, sent] = [2, 3].map(|count| 1 + count * WIDE_LEN as u32);
+        let about = |seq: u32| {
+            let mut quoted = cuts[0].clone();
+            let at = quoted.upper_at + 4;
+            quoted.frame[at..at + 4].copy_from_slice(&seq.to_be_bytes());
+            quoted
+        };
+        net.gateway.connections_mut().unwrap().on_offloaded_ack(back, acked);
+        let right = net.too_big(&about(acked), 1_400);
+        assert_eq!(net.push(NARROW, &right), []);
+        assert_eq!(net.retired(Reason::IcmpRefused), 1, "IPv{version}: the data in flight is unknown");
+        for seq in [acked - 1, sent] {
+            net.gateway.connections_mut().unwrap().on_offloaded_data(ends, acked, sent);
+            let wrong = net.too_big(&about(seq), 1_400);
+            assert_eq!(net.push(NARROW, &wrong), [], "IPv{version}: {seq} is not in flight");
+        }
+        assert_eq!((net.retired(Reason::IcmpRefused), net.retired(Reason::IcmpUsed)), (3, 0));
+        assert_eq!(net.push(NARROW, &right), []);
+        assert_eq!(net.retired(Reason::IcmpUsed), 1);
+        // The flow returns to the border, and its packets have the new size.
+        assert_eq!(longest(&net.send(3 * WIDE_LEN)), 1_400);
+        net.acknowledge(4 * WIDE_LEN);
+        // What the kernel said before is not believed afterwards.
+        net.send(4 * WIDE_LEN);
+        net.gateway.connections_mut().unwrap().on_offloaded_data(ends, acked, sent);
+        let late = net.too_big(&about(acked), 1_300);
+        assert_eq!(net.push(NARROW, &late), []);
+        assert_eq!((net.retired(Reason::IcmpRefused), net.retired(Reason::IcmpUsed)), (4, 1));
+    }
+}
+
 // R057
 #[test]
 fn another_connection_to_the_same_host_uses_the_size_at_once_and_another_host_does_not() {

@@ -7,6 +7,7 @@ use super::Worker;
 use crate::endpoint::Endpoint;
 use crate::path::{TO_NARROW, TO_WIDE};
 use offload::flow_offload::{self, Flow};
+use packet::icmp::TooBigReport;
 use packet::{Packet, Tags, Time, may_be_segmented, may_be_segmented_hence};
 use std::time::Duration;
 
@@ -101,6 +102,20 @@ impl Worker {
         }
         if is_changed {
             self.withdraw();
+        }
+    }
+
+    /// Tells the engine which data of an offloaded flow is in flight, if a packet from the narrow side is an ICMP
+    /// error about this flow.
+    pub(super) fn prepare_icmp(&mut self, packet: &Packet) {
+        let Some(TooBigReport { source, destination, .. }) = TooBigReport::read(packet) else { return };
+        let ends = [source, destination];
+        let flow = Flow::between(ends.map(|(address, port)| (address.into(), port)));
+        let [wide, narrow] = &mut self.ends;
+        let sent = wide.port.flow_offload().and_then(|flow_offload| flow_offload.sent_of(flow));
+        let acked = narrow.port.flow_offload().and_then(|flow_offload| flow_offload.acked_of(flow.reversed()));
+        if let (Some(sent), Some(acked), Some(connections)) = (sent, acked, self.gateway.connections_mut()) {
+            connections.on_offloaded_data(ends, acked, sent);
         }
     }
 

@@ -253,6 +253,8 @@ impl Worker {
         }
         if self.redirects && packet.is_tcp() {
             self.note_candidate(direction, packet);
+        } else if self.redirects && direction == TO_WIDE {
+            self.prepare_icmp(packet);
         }
     }
 

@@ -17,7 +17,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
-use testkit::{Spec, Summed, ip, tcp, udp};
+use testkit::{Spec, Summed, host, icmp, ip, tcp, udp};
 use wideload_gateway::commands::{Command, Commands, WorkerHandle, commands};
 use wideload_gateway::endpoint::Endpoint;
 use wideload_gateway::handover::{self, HandedFrame, Handoff, HandoffWriter};
@@ -304,6 +304,35 @@ fn a_busy_workers_queue_is_long_and_in_order() {
     assert_eq!((giver.moved().sent, giver.moved().refused), (gave as u64, 1));
     assert!(taker.take().is_some());
     assert!(giver.give(0, &packet), "there is room again");
+}
+
+#[test]
+fn an_icmp_error_about_a_flow_reaches_the_flows_worker() {
+    for version in [4, 6] {
+        let (handles, _orders): (Vec<WorkerHandle>, Vec<Commands>) =
+            [commands(), commands()].map(|both| both.expect("there is room")).into_iter().unzip();
+        let mut peers = PeerHandoff::of(&handles);
+        let (mut giver, mut taker) = (peers.remove(0), peers.remove(0));
+        let mut pool = Pool::new(1 << 20);
+        let mut counts = [0; 2];
+        for port in 1_000..1_100 {
+            let about = tcp(version).ports(port, 80).payload([7; 1_400]).bytes();
+            let error = if version == 4 { icmp(4, 3, 4) } else { icmp(6, 2, 0) };
+            let error = error.from(host(version, 3)).payload(&about[..100]).bytes();
+            let packet = Frame::copy(&error, LinkType::Ip, Ingress(1), &mut pool).expect("it is a packet");
+            let number = offload::steer::worker(LinkType::Ip, &about, 2);
+            assert_eq!(giver.give(1, &packet), number == 1, "IPv{version}: port {port}");
+            if let Some(taken) = taker.take() {
+                assert_eq!((taken.direction, taken.frame), (1, error));
+            }
+            counts[number] += 1;
+            pool.give(packet.into_buffer());
+        }
+        assert!(counts.iter().all(|count| *count > 20), "{counts:?}");
+        let other = icmp(version, 3, 1).payload([0; 60]).bytes();
+        let other = Frame::copy(&other, LinkType::Ip, Ingress(1), &mut pool).expect("it is a packet");
+        assert!(!giver.give(1, &other), "it is about no flow");
+    }
 }
 
 #[test]

@@ -40,7 +40,8 @@ pub(super) const GROWS_AT: usize = 22;
 pub(super) const HAS_ACK_AT: usize = 23;
 pub(super) const KEY_AT: usize = 24;
 pub(super) const ACKED_AT: usize = KEY_AT + 4 * KEY_WORDS;
-pub(super) const HAS_SENT_AT: usize = ACKED_AT + 8;
+pub(super) const SENT_AT: usize = ACKED_AT + 4;
+pub(super) const HAS_SENT_AT: usize = SENT_AT + 4;
 pub(super) const BLOCK_LEN: usize = HEADER_LEN + SLOT_COUNT * SLOT_LEN;
 /// Length of a flow's key, in 32-bit words: two addresses (IPv4 addresses in the first two words), both ports, and
 /// the version.

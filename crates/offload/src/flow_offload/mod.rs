@@ -44,7 +44,7 @@ mod tags;
 use layout::{
     ACKED_AT, BLOCK_LEN, BYTES_AT, DONE_AT, ENDED, FRAMES_AT, GROWS_AT, HAS_ACK_AT, HAS_SENT_AT, HEADER_LEN,
     KEY_AT, KEY_WORDS, LAST_AT, LEFT_AT, LEN_MAX_AT, LOST_AT, NEVER, PACKETS_IN_AT, PACKETS_OUT_AT, PORTS_WORD,
-    RECEIVED_AT, SINGLES_AT, SLOT_BITS, SLOT_COUNT, SLOT_LEN, SPREAD, TO_AT, UNTIL_AT, USED_AT, VERSION_WORD,
+    RECEIVED_AT, SENT_AT, SINGLES_AT, SLOT_BITS, SLOT_COUNT, SLOT_LEN, SPREAD, TO_AT, UNTIL_AT, USED_AT, VERSION_WORD,
 };
 use program::Settings;
 pub(crate) use program::{AT_A_SOCKET, Beats, filter, unless_noted};
@@ -378,6 +378,19 @@ impl FlowOffload {
         taken.filter_map(|at| Some((self.flow_at(at), self.acked_at(at)?)))
     }
 
+    /// Returns the last acknowledgement of this flow that the kernel forwarded. `None` if it forwarded none, or if
+    /// another flow has the entry.
+    pub fn acked_of(&self, flow: Flow) -> Option<u32> {
+        self.acked_at(flow.at()).filter(|_| self.notes(flow))
+    }
+
+    /// Returns the number of the byte after the last one of this flow that the kernel forwarded since its offload
+    /// began. `None` if it forwarded none, or if another flow has the entry.
+    pub fn sent_of(&self, flow: Flow) -> Option<u32> {
+        let has_sent = self.byte(flow.at() + HAS_SENT_AT).load(Ordering::Relaxed) != 0;
+        (has_sent && self.notes(flow)).then(|| self.word(flow.at() + SENT_AT).load(Ordering::Relaxed))
+    }
+
     /// Returns the flow of the entry at `at`.
     fn flow_at(&self, at: usize) -> Flow {
         Flow(std::array::from_fn(|word| self.word(at + KEY_AT + 4 * word).load(Ordering::Relaxed)))
@@ -625,9 +638,13 @@ mod tests {
             assert_eq!(rig.says(packet), CopyOutcome::Kept);
             rig.settle(1);
             rig.seq.set(0xFFFF_FF00);
+            let sent = |rig: &Rig| rig.flow_offload.sent_of(flow(packet));
+            assert_eq!(sent(&rig), None);
             for _ in 0..3 {
                 assert!(matches!(rig.says(packet), CopyOutcome::Goes(_)), "sequence numbers wrap");
+                assert_eq!(sent(&rig), Some(rig.seq.get()));
             }
+            assert_eq!(rig.flow_offload.sent_of(flow(packet).reversed()), None, "of another flow");
             rig.seq.set(rig.seq.get().wrapping_sub(1));
             assert_eq!(rig.says(packet), CopyOutcome::Kept);
             rig.settle(1);
@@ -653,6 +670,8 @@ mod tests {
             };
             for (ack, last) in [(0xFFFF_FF00, 0xFFFF_FF00), (70, 70), (0xFFFF_FFF0, 70), (71, 71), (71, 71)] {
                 assert_eq!(acked(ack), [(flow(packet), last)], "{ack}");
+                assert_eq!(rig.flow_offload.acked_of(flow(packet)), Some(last));
+                assert_eq!(rig.flow_offload.acked_of(flow(packet).reversed()), None, "of another flow");
             }
             let mut heard = Vec::new();
             rig.flow_offload.refresh(|flow, acked| {
