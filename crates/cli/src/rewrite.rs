@@ -10,8 +10,8 @@ use core::net::IpAddr;
 use core::time::Duration;
 use engine::{
     Batch, Egress, Exempt, FragmentPolicy, Gateway, GatewaySettings, Holding, Ledger, Limits, MERGE_TIMEOUT, Mode,
-    PlacementMode, Position, Prefix, Prefixes, Reason, Secret, Secrets, SegmentSize, SideSettings, TRANSIT_TIMEOUT,
-    Tally, Toggle,
+    PlacementMode, Position, Prefix, Prefixes, Reason, Secret, Secrets, SegmentPolicy, SegmentSize, SideSettings,
+    TRANSIT_TIMEOUT, Tally, Toggle,
 };
 use packet::{CopyError, Frame, Ingress, Packet, ParseError, Pool, Split, Time};
 use std::collections::VecDeque;
@@ -28,7 +28,9 @@ pub struct Settings {
     pub stages: Stages,
     /// Destinations whose fragments are reassembled or merged; empty for all destinations.
     pub fragment_policy_for: Vec<Prefix>,
-    /// Flows whose segments are never held and never coalesced.
+    /// Treatment of TCP segments that exceed the MTU.
+    pub segment_policy: SegmentPolicy,
+    /// Flows whose segments are never held, never coalesced and never longer than the MTU.
     pub exempt: Vec<Exempt>,
     /// Maximum wait of a segment for the next segment of its flow.
     pub hold: Holding,
@@ -395,6 +397,7 @@ fn side(settings: &Settings) -> SideSettings {
         coalesce,
         hold: settings.hold,
         exempt: settings.exempt.clone(),
+        segment_policies: Prefixes::new(settings.segment_policy),
         segment,
         fragment,
         split: settings.split,

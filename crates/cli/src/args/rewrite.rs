@@ -4,7 +4,7 @@
 use super::values::{exempt, hold, seconds, seconds_or_none};
 use crate::rewrite::{As, Settings, Stages};
 use clap::{Parser, ValueEnum};
-use engine::{Exempt, FragmentPolicy, Holding, Limits, Mode, Prefix, Secret, Toggle};
+use engine::{Exempt, FragmentPolicy, Holding, Limits, Mode, Prefix, Secret, SegmentPolicy, Toggle};
 use packet::Split;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -58,6 +58,10 @@ pub struct Rewrite {
     /// Apply the fragment policy to these destinations only, such as 192.0.2.0/24; may be repeated
     #[arg(long, alias = "join-for", value_name = "PREFIX", value_delimiter = ',')]
     pub fragment_policy_for: Vec<Prefix>,
+
+    /// Treatment of TCP segments above the MTU, in the role of a host [default: segment]
+    #[arg(long, value_enum, value_name = "POLICY")]
+    pub segment_policy: Option<Segments>,
 
     /// Never hold segments of these latency-sensitive flows: 192.0.2.0/24, :22 or 192.0.2.7:22; may be repeated
     #[arg(long, value_name = "FLOW", value_delimiter = ',', value_parser = exempt)]
@@ -130,6 +134,23 @@ pub enum Coalescing {
     Resize,
 }
 
+/// How TCP segments above the MTU are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Segments {
+    /// As segments that fit the MTU
+    Segment,
+    /// As they are, in IP fragments
+    Fragment,
+    /// In at most as many fragments as the flow's loss event rate allows
+    Dynamic,
+    /// As published for a LAN: longer with each segment, half as long after a time-out
+    Lan,
+    /// As published for networks with loss: longer more slowly after time-outs
+    LanSlow,
+    /// As published for a WAN: the next plateau of RFC 1191 after a time-out
+    Wan,
+}
+
 /// A stage that can be disabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Stage {
@@ -165,7 +186,9 @@ impl Rewrite {
                 "--fragment-policy-for: no stage handles fragments; add --fragment-policy merge, --fragment-policy reassemble-hop or --reassemble".to_owned()
             );
         }
-        if (self.hold.is_some() || !self.exempt.is_empty()) && stages.coalesce.is_none() {
+        let segment_policy = self.segment_policy(role, &stages)?;
+        let has_exempt = !self.exempt.is_empty() && segment_policy == SegmentPolicy::Segment;
+        if (self.hold.is_some() || has_exempt) && stages.coalesce.is_none() {
             return Err(
                 "--hold and --exempt: no stage holds segments; add --coalesce resize or --coalesce reversible"
                     .to_owned(),
@@ -174,6 +197,7 @@ impl Rewrite {
         Ok(Settings {
             mtu: self.mtu,
             role,
+            segment_policy,
             stages,
             fragment_policy_for: self.fragment_policy_for.clone(),
             exempt: self.exempt.clone(),
@@ -230,6 +254,28 @@ impl Rewrite {
             );
         }
         Ok(stages)
+    }
+
+    fn segment_policy(&self, role: As, stages: &Stages) -> Result<SegmentPolicy, String> {
+        let policy = match self.segment_policy {
+            None | Some(Segments::Segment) => return Ok(SegmentPolicy::Segment),
+            Some(Segments::Fragment) => SegmentPolicy::Fragment,
+            Some(Segments::Dynamic) => SegmentPolicy::Dynamic,
+            Some(Segments::Lan) => SegmentPolicy::Lan,
+            Some(Segments::LanSlow) => SegmentPolicy::LanSlow,
+            Some(Segments::Wan) => SegmentPolicy::Wan,
+        };
+        if role != As::Host {
+            return Err(
+                "--segment-policy: only the host that sends TCP segments may choose their length; use --as host"
+                    .to_owned(),
+            );
+        }
+        let stages = [("segment", stages.segment), ("fragment", stages.fragment)];
+        match stages.into_iter().find(|(_, stage)| *stage == Toggle::Off) {
+            Some((off, _)) => Err(format!("--segment-policy: the stage {off} is off; add --{off}")),
+            None => Ok(policy),
+        }
     }
 
     fn icmp_source(&self) -> Result<[IpAddr; 2], String> {

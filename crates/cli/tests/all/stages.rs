@@ -276,11 +276,37 @@ fn nonsensical_arguments_are_refused_with_a_remedy() {
         (&["--reassemble", "--fragment-policy", "reassemble-hop"], "remove one of them"),
         (&["--as", "router", "--fragment-policy", "merge", "--timeout", "60"], "at most 0.5"),
         (&["--as", "host", "--fragment-policy", "merge"], "--off reassemble"),
+        (&["--as", "border", "--segment-policy", "fragment"], "use --as host"),
+        (&["--segment", "--segment-policy", "dynamic"], "add --fragment"),
         (&["--off", "everything"], "possible values"),
     ] {
         let run = scratch.rewrite(&[&input, &output], &[&["--mtu", "9000"], args].concat());
         assert_eq!(run.status.code(), Some(2), "{args:?}");
         assert!(said(&run).contains(words), "{args:?}: {}", said(&run));
+    }
+}
+
+#[test]
+fn segments_above_the_mtu_leave_in_fragments_if_the_policy_allows_it() {
+    let scratch = Scratch::new();
+    let wide = scratch.pcap("wide.pcap", &[(0, segment(0, 8_948)), (1_000, segment(1, 8_948))]);
+    let [narrow, back] = ["narrow.pcap", "back.pcap"].map(|name| scratch.path(name));
+    let packets = |path: &Path| frames(path).into_iter().map(|(_, packet)| packet).collect::<Vec<_>>();
+    let run = |args: &[&str]| {
+        let run = scratch.rewrite(&[&wide, &narrow], &[&["--mtu", "1500", "--json"], args].concat());
+        assert_eq!(run.status.code(), Some(0), "{args:?}: {}", said(&run));
+        fate(&json(&run), "done", "super_fragmented")["packets"].as_u64().unwrap_or(0)
+    };
+    for args in [&[][..], &["--segment-policy", "segment"], &["--segment-policy", "fragment", "--exempt", ":9"]] {
+        assert_eq!(run(args), 0, "{args:?}");
+        assert!(packets(&narrow).iter().all(|packet| ReadPacket::of(packet).fragment.is_none()), "{args:?}");
+    }
+    // Without a loss, all policies but those for a LAN keep the host's segments. Those make shorter ones at first.
+    for (policy, expected) in [("fragment", 2), ("dynamic", 2), ("wan", 2), ("lan", 6), ("lan-slow", 6)] {
+        assert_eq!(run(&["--segment-policy", policy]), expected, "{policy}");
+        scratch.rewrite(&[&narrow, &back], &["--mtu", "9000"]);
+        let payload = |path: &Path| packets(path).iter().flat_map(|it| it[52..].to_vec()).collect::<Vec<_>>();
+        assert_eq!(payload(&back), payload(&wide), "{policy}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! A capture -> the datagrams that a rewrite reassembles from it.
 
 use capture::{Item, Reader, Record};
-use engine::{Holding, LIFETIME, Limits, Secret, Toggle};
+use engine::{Holding, LIFETIME, Limits, Secret, SegmentPolicy, Toggle};
 use packet::{Checksum, Packet, Split, Time, Version};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -60,6 +60,7 @@ fn settings() -> Settings {
             fragment: Toggle::On,
         },
         fragment_policy_for: Vec::new(),
+        segment_policy: SegmentPolicy::Segment,
         exempt: Vec::new(),
         hold: Holding::Adaptive,
         split: Split::Max,
