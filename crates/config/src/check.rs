@@ -9,7 +9,7 @@ use crate::settings::{DontFragment, Fail, Raise, Role, Stage};
 use crate::table::Given;
 use crate::value::{Kind, shown_stretch};
 use core::time::Duration;
-use engine::{FragmentPolicy, Holding, Toggle};
+use engine::{FragmentPolicy, Holding, SegmentPolicy, Toggle};
 
 /// Adds errors and warnings about combinations of keys to `notes`.
 pub(crate) fn check(said: &RawConfig<'_>, notes: &mut Notes) {
@@ -30,6 +30,7 @@ pub(crate) fn check(said: &RawConfig<'_>, notes: &mut Notes) {
         check_port(side, role, notes);
         check_fragment_policy(side, role, notes);
         check_segment_policy(side, role, notes);
+        check_route_mtu(said, side, role, notes);
         check_idle(side, role, notes);
         if role != Role::Border
             && let Some(at) = side.df.is(DontFragment::Fragment)
@@ -231,6 +232,25 @@ fn check_segment_policy(side: &RawSide<'_>, role: Role, notes: &mut Notes) {
             notes.error(off, name(key), what, "write true, or remove segment-policy");
         }
     }
+}
+
+fn check_route_mtu(said: &RawConfig<'_>, side: &RawSide<'_>, role: Role, notes: &mut Notes) {
+    let Some(at) = side.route_mtu.is(Toggle::On) else { return };
+    let has_device = said.wide.as_ref().is_some_and(|wide| wide.port.here().is_some());
+    let (what, mend) = if role != Role::WideInterface || side.which != Which::Narrow {
+        ("only the narrow side of a wide interface sets the MTU of its host's routes", "remove it")
+    } else if side.uses_segment_policy(&[SegmentPolicy::Lan, SegmentPolicy::LanSlow]) {
+        let what =
+            "the policies \"lan\" and \"lan-slow\" start with the MTU, and such packets do not cross Wideload";
+        (what, "remove it, or write segment-policy = \"dynamic\" or \"wan\"")
+    } else if !side.uses_segment_policy(&[SegmentPolicy::Dynamic, SegmentPolicy::Wan]) {
+        ("no destination has segments whose length changes", "add segment-policy = \"dynamic\", or remove it")
+    } else if has_device {
+        ("the host is behind a TAP device, so its routes are not here", "remove it, or remove wide.port")
+    } else {
+        return;
+    };
+    notes.error(at, side.table.name_of("route-mtu"), what, mend);
 }
 
 /// Warns about keys that have no effect, because the stage that they configure is off on this side.

@@ -57,6 +57,7 @@ pub(crate) struct RawSide<'a> {
     pub segment: Given<Toggle>,
     pub segment_policy: Given<SegmentPolicy>,
     pub segment_policy_for: Given<Vec<(At<Prefix>, At<SegmentPolicy>)>>,
+    pub route_mtu: Given<Toggle>,
     pub fragment: Given<Toggle>,
     pub df: Given<DontFragment>,
     pub hold: Given<Holding>,
@@ -238,7 +239,8 @@ impl<'a> RawSide<'a> {
     fn read(table: Table<'a>, which: Which, notes: &mut Notes) -> RawSide<'a> {
         table.check_keys(&SIDE, notes, belongs);
         let mut switch = |key| table.take(key, notes, &value::switch);
-        let [reassemble, segment, fragment, even] = ["reassemble", "segment", "fragment", "even"].map(&mut switch);
+        let [reassemble, segment, fragment, even, route_mtu] =
+            ["reassemble", "segment", "fragment", "even", "route-mtu"].map(&mut switch);
         let example = if which == Which::Wide { 9_000 } else { 1_500 };
         let mtu_mend = format!("write mtu = {example}, or the MTU of the link: 68 to 65535");
         let flow = "a list such as [\":22\", \"192.0.2.0/24\"]";
@@ -254,6 +256,7 @@ impl<'a> RawSide<'a> {
             segment,
             segment_policy: table.take("segment-policy", notes, &|value| value::word(value, &SegmentPolicy::NAMES)),
             segment_policy_for,
+            route_mtu,
             fragment,
             df: table.take("df", notes, &|value| value::word(value, &DFS)),
             hold: table.take("hold", notes, &hold),
@@ -297,6 +300,13 @@ impl<'a> RawSide<'a> {
         })
     }
 
+    /// Whether any destination has one of these segment policies.
+    pub fn uses_segment_policy(&self, policies: &[SegmentPolicy]) -> bool {
+        let of_some = self.segment_policy_for.here().into_iter().flat_map(|list| &list.value);
+        let mut all = self.segment_policy.here().into_iter().chain(of_some.map(|(_, policy)| policy));
+        all.any(|policy| policies.contains(&policy.value))
+    }
+
     /// Whether the role reassembles on this side by default.
     pub fn reassembles_by_role(&self, role: Role) -> bool {
         self.usual(role).reassemble == Toggle::On
@@ -335,6 +345,7 @@ impl<'a> RawSide<'a> {
                 .into_iter()
                 .map(|(to, policy)| (to.value, policy.value))
                 .collect(),
+            route_mtu: self.route_mtu.or(Toggle::Off)?,
             fragment: self.fragment.or(Toggle::On)?,
             df: self.df.or(DontFragment::Refuse)?,
             hold: self.hold.or(self.usual(role).hold)?,
@@ -550,7 +561,7 @@ const ROOT: [&str; 14] = [
     "mss",
     "wide-interface",
 ];
-const SIDE: [&str; 15] = [
+const SIDE: [&str; 16] = [
     "port",
     "mtu",
     "coalesce",
@@ -558,6 +569,7 @@ const SIDE: [&str; 15] = [
     "fragment-policy",
     "segment",
     "segment-policy",
+    "route-mtu",
     "fragment",
     "df",
     "hold",

@@ -135,6 +135,8 @@ pub struct SideConfig {
     pub segment_policy: SegmentPolicy,
     /// The treatment of TCP segments that exceed the MTU for some destinations; the longest prefix applies.
     pub segment_policy_for: Vec<(Prefix, SegmentPolicy)>,
+    /// Whether destinations get a route MTU for the segments that their segment policy allows.
+    pub route_mtu: Toggle,
     /// Whether packets that exceed the MTU are fragmented.
     pub fragment: Toggle,
     /// The treatment of UDP and ICMP datagrams with DF that exceed the MTU.

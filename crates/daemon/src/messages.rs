@@ -10,6 +10,7 @@ use port::Offloads;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
@@ -73,6 +74,8 @@ pub enum ToSupervisor {
     /// smaller path MTU, or got none.
     #[serde(rename = "Farewell")]
     ShutdownNotices(ShutdownNotices),
+    /// All destinations with a route MTU of their own, each with the MTU in bytes. No other has one.
+    RouteMtus(Vec<(IpAddr, u16)>),
     /// Losses between this worker process and its successor.
     Lost(#[serde(with = "losses_as_in_0_1")] Losses),
 }

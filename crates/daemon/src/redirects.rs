@@ -21,6 +21,7 @@ use packet::LinkType;
 use port::PortAddress;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,6 +46,8 @@ enum Command {
     Report(Sender<Vec<(RedirectKey, [RawFd; 3])>>),
     /// Stop redirecting, and remove the routes with the wide MTU.
     StopTaking(Sender<()>),
+    /// Give these destinations a route MTU, in bytes, and no others.
+    RouteMtus(Vec<(IpAddr, u16)>),
     /// Check everything, adopt the configuration if one is given, and return the result.
     Renew(Option<Box<Config>>, Sender<io::Result<()>>),
     End,
@@ -105,6 +108,11 @@ impl Redirects {
         let _ = told.recv();
     }
 
+    /// Gives these destinations a route MTU, in bytes, and no others. Returns before the routes are changed.
+    pub fn set_route_mtus(&self, route_mtus: Vec<(IpAddr, u16)>) {
+        self.give(Command::RouteMtus(route_mtus));
+    }
+
     /// Returns the attached links as descriptor numbers, for a successor program.
     pub fn links(&self) -> Vec<(RedirectKey, [RawFd; 3])> {
         let (tell, told) = mpsc::channel();
@@ -161,6 +169,7 @@ impl RedirectThread {
                 has_changed |= !self.attached.made(&change);
             }
             let mut asked = Vec::new();
+            let mut has_new_mtus = false;
             while let Ok(order) = self.orders.try_recv() {
                 match order {
                     Command::End => return,
@@ -170,6 +179,10 @@ impl RedirectThread {
                         self.attached.stop_taking();
                         // The caller may be gone.
                         let _ = tell.send(());
+                    }
+                    Command::RouteMtus(route_mtus) => {
+                        self.attached.route_mtus = route_mtus;
+                        has_new_mtus = true;
                     }
                     Command::Renew(config, tell) => {
                         let outcome = match config {
@@ -188,6 +201,8 @@ impl RedirectThread {
                 let outcome = self.attached.update();
                 has_failed = outcome.is_err();
                 outcome
+            } else if has_new_mtus {
+                self.attached.copy_routes()
             } else {
                 self.attached.refresh()
             };
@@ -210,6 +225,8 @@ struct Attached {
     heartbeat: Option<Arc<Heartbeat>>,
     /// The wide routes. They are dropped first, because longer packets would be lost without redirection.
     routes: Option<WideRoutes>,
+    /// Destinations with an MTU of their own, in bytes.
+    route_mtus: Vec<(IpAddr, u16)>,
     redirects: Vec<(Wanted, Redirect)>,
     is_ending: bool,
     /// A warning about a part of the configuration that could not be applied.
@@ -248,7 +265,16 @@ impl Attached {
         heartbeat: Option<Arc<Heartbeat>>,
         before: Vec<(RedirectKey, RedirectLinks)>,
     ) -> Attached {
-        Attached { config, heartbeat, routes: None, redirects: Vec::new(), is_ending: false, doubt: None, before }
+        Attached {
+            config,
+            heartbeat,
+            routes: None,
+            route_mtus: Vec::new(),
+            redirects: Vec::new(),
+            is_ending: false,
+            doubt: None,
+            before,
+        }
     }
 
     fn links(&self) -> Vec<(RedirectKey, [RawFd; 3])> {
@@ -306,11 +332,18 @@ impl Attached {
         }
         if has_egress {
             let narrow = interface_of(&self.config.narrow)?;
-            let routes = match self.routes.take() {
-                Some(routes) => routes,
-                None => WideRoutes::start(&narrow)?,
-            };
-            self.doubt = self.routes.insert(routes).refresh(&self.config)?;
+            if self.routes.is_none() {
+                self.routes = Some(WideRoutes::start(&narrow)?);
+            }
+            self.copy_routes()?;
+        }
+        Ok(())
+    }
+
+    /// Adapts the routes with the wide MTU.
+    fn copy_routes(&mut self) -> io::Result<()> {
+        if let Some(routes) = &mut self.routes {
+            self.doubt = routes.refresh(&self.config, &self.route_mtus)?;
         }
         Ok(())
     }

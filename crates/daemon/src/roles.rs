@@ -74,6 +74,13 @@ impl HostChanges {
         }
     }
 
+    /// Gives these destinations a route MTU, in bytes, and no others. Only on a wide interface.
+    pub fn set_route_mtus(&self, route_mtus: Vec<(IpAddr, u16)>) {
+        if let Some(beside) = &self.beside {
+            beside.set_route_mtus(route_mtus);
+        }
+    }
+
     /// Returns the attached programs as descriptor numbers, for a successor program.
     pub(crate) fn links(&self) -> Vec<(RedirectKey, [RawFd; 3])> {
         self.beside.as_ref().map(Redirects::links).unwrap_or_default()

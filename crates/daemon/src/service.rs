@@ -22,8 +22,10 @@ use gateway::worker::{FAREWELL_TIMEOUT, Worker};
 use linux::clock::Clock;
 use offload::heartbeat::Heartbeat;
 use port::{Offloads, Port};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process;
@@ -257,6 +259,22 @@ impl Service {
         self.workers.iter().map(|member| member.handles.ask()).collect()
     }
 
+    /// Returns the destinations with a route MTU of their own, each with the smallest MTU of all workers in bytes. At
+    /// most [`ROUTE_MTUS_MAX`].
+    ///
+    /// # Errors
+    /// A worker does not answer in time.
+    pub fn route_mtus(&self) -> io::Result<BTreeMap<IpAddr, u16>> {
+        let mut all = BTreeMap::new();
+        for (to, mtu) in self.snapshots()?.into_iter().flat_map(|snapshot| snapshot.route_mtus) {
+            all.entry(to).and_modify(|known: &mut u16| *known = mtu.min(*known)).or_insert(mtu);
+        }
+        while all.len() > ROUTE_MTUS_MAX {
+            all.pop_last();
+        }
+        Ok(all)
+    }
+
     /// Returns a handle that reads the statistics from any thread.
     pub fn watch(&self) -> Watch {
         Watch::new(&self.config, self.handles(), self.losses)
@@ -434,6 +452,8 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 /// Longest wait for the other workers to release their packets after a panic: half of the supervisor's time-out for
 /// messages.
 const PEERS_TIMEOUT: Duration = Duration::from_millis(500);
+/// Largest number of destinations with a route MTU: more might not fit a message to the supervisor.
+pub const ROUTE_MTUS_MAX: usize = 1_024;
 /// Exit status of a process after a panic in a worker, as in Rust's own runtime.
 const PANICKED: i32 = 101;
 

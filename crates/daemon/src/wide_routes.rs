@@ -10,6 +10,9 @@
 //! - routes with attributes that this module does not copy (traffic class, `onlink`, `encap`),
 //! - routes with an MTU below the link's, which an administrator has set.
 //!
+//! A destination may have a shorter MTU, by the losses of its connections. It gets a copy of its own, of the most
+//! specific route that contains it.
+//!
 //! After a process was killed, the copies end by themselves: IPv4 copies with a device of the process, IPv6 copies
 //! after ten seconds. The rule remains, and so do entries that lead back to the main table. Neither has an effect,
 //! and [`undo`] removes them.
@@ -56,14 +59,18 @@ impl WideRoutes {
         self.table
     }
 
-    /// Adapts the copies to the host's routes and the configuration. Returns a warning about a route that could not
-    /// be copied; `None` if all were copied.
+    /// Adapts the copies to the host's routes, the configuration, and the MTUs of single destinations in bytes.
+    /// Returns a warning about a route that could not be copied; `None` if all were copied.
     ///
     /// # Errors
     /// The kernel refuses an operation.
-    pub fn refresh(&mut self, config: &Config) -> io::Result<Option<String>> {
+    pub fn refresh(&mut self, config: &Config, route_mtus: &[(IpAddr, u16)]) -> io::Result<Option<String>> {
         self.wanted = match self.netlink.interface(&self.narrow) {
-            Ok(narrow) => self.wanted(config, narrow.index)?,
+            Ok(narrow) => {
+                let mut wanted = self.wanted(config, narrow.index)?;
+                route_mtus.iter().for_each(|(to, mtu)| shorten(&mut wanted, *to, (*mtu).into()));
+                wanted
+            }
             // The interface does not exist, so there are no routes to copy.
             Err(_) => Vec::new(),
         };
@@ -184,6 +191,21 @@ impl WideRoutes {
         let mut seen = HashSet::new();
         wanted.retain(|route| seen.insert(place(route)));
         Ok(wanted)
+    }
+}
+
+/// Gives a destination an MTU below that of its route. Destinations over other interfaces keep their route.
+fn shorten(wanted: &mut Vec<Route>, to: IpAddr, mtu: u32) {
+    let destination = Prefix::new(to, if to.is_ipv4() { 32 } else { 128 });
+    let containing = wanted.iter_mut().filter(|route| contains(route.destination, destination));
+    let best = containing.max_by_key(|route| (route.destination.bit_count, u32::MAX - route.metric));
+    let Some(best) = best.filter(|best| best.kind == RouteKind::Unicast) else { return };
+    let mtu = best.mtu.map(|most| mtu.min(most));
+    if best.destination == destination {
+        best.mtu = mtu;
+    } else {
+        let route = Route { destination, mtu, ..best.clone() };
+        wanted.push(route);
     }
 }
 

@@ -13,14 +13,15 @@ use crate::reopen::{self, Opener, ReopenRequest, locked, open};
 use crate::service::{ReportLosses, Service, SupervisorLinks, Waiting};
 use crate::supervisor_client::SupervisorClient;
 use config::{Config, Stage};
+use engine::Toggle;
 use gateway::handover::{self, Handoff};
 use gateway::snapshot::Losses;
 use offload::heartbeat::Heartbeat;
 use port::Port;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -169,6 +170,21 @@ fn tell(socket: &OwnedFd, losses: Losses) {
     }
 }
 
+/// Reports the route MTUs to the supervisor if they are not those of the last report.
+fn report_route_mtus(socket: &OwnedFd, service: &Mutex<Service>, last: &mut BTreeMap<IpAddr, u16>) {
+    let service = locked(service);
+    if service.config().narrow.route_mtu == Toggle::Off && last.is_empty() {
+        return;
+    }
+    // A worker that is too busy to answer is asked again.
+    let Ok(route_mtus) = service.route_mtus() else { return };
+    if route_mtus != *last {
+        // If the supervisor is gone, there is no reader.
+        let _ = say(socket, &ToSupervisor::RouteMtus(route_mtus.clone().into_iter().collect()), &[]);
+        *last = route_mtus;
+    }
+}
+
 /// Sends heartbeats to the supervisor, and carries out its messages.
 fn attend(
     socket: &OwnedFd,
@@ -179,6 +195,7 @@ fn attend(
 ) -> io::Result<()> {
     let mut before = vec![0; locked(service).beats().len()];
     let mut due = Instant::now();
+    let mut route_mtus = BTreeMap::new();
     loop {
         wait(socket, due.saturating_duration_since(Instant::now()));
         if Instant::now() >= due {
@@ -189,6 +206,7 @@ fn attend(
                 let _ = say(socket, &ToSupervisor::Beat, &[]);
             }
             locked(service).wake();
+            report_route_mtus(socket, service, &mut route_mtus);
             due = Instant::now() + BEAT;
         }
         match receive(socket)? {

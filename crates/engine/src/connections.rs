@@ -12,6 +12,7 @@ use crate::ledger::{Ledger, Reason};
 use crate::mss::{Border, Mss, Raise};
 use crate::output::Output;
 use crate::paths::Paths;
+use crate::route_mtus::RouteMtus;
 use crate::table::Handle;
 use crate::toward::Toward;
 use packet::icmp::IcmpError;
@@ -24,6 +25,8 @@ pub struct Connections {
     mss: Option<Mss>,
     /// The paths behind a border. `None` in other roles.
     paths: Option<Paths>,
+    /// The destinations with a route MTU of their own, on a wide interface whose settings allow it.
+    pub(crate) route_mtus: RouteMtus,
 }
 
 /// The key of a known connection.
@@ -36,13 +39,15 @@ impl Connections {
     pub fn at_border(limit: usize, border: Border, secret: Secret) -> Connections {
         let flows = FlowTable::new(limit, false, secret);
         let paths = Paths::new(limit / PAIRS_SHARE, border.narrow_mtu, secret);
-        Connections { flows, mss: Some(Mss::new(limit / PAIRS_SHARE, border, secret)), paths: Some(paths) }
+        let mss = Mss::new(limit / PAIRS_SHARE, border, secret);
+        Connections { flows, mss: Some(mss), paths: Some(paths), route_mtus: RouteMtus::new(secret) }
     }
 
     /// Creates the table of any other gateway. Its connections are those with a stream in one of the gateway's
     /// coalescers, and those whose segment length is chosen by flow.
     pub fn new(secret: Secret) -> Connections {
-        Connections { flows: FlowTable::new(usize::MAX, true, secret), mss: None, paths: None }
+        let flows = FlowTable::new(usize::MAX, true, secret);
+        Connections { flows, mss: None, paths: None, route_mtus: RouteMtus::new(secret) }
     }
 
     /// Limits the memory of connections without a stream, in bytes.
@@ -54,6 +59,7 @@ impl Connections {
     /// Sets the key of the hash tables.
     pub fn with_table_key(mut self, key: Secret) -> Connections {
         self.flows.set_key(key);
+        self.route_mtus.set_key(key);
         if let Some(mss) = &mut self.mss {
             mss.set_key(key);
         }
@@ -254,7 +260,8 @@ impl Connections {
 
     /// Removes entries that timed out.
     pub fn expire(&mut self, now: Time) {
-        let Connections { flows, mss, paths } = self;
+        let Connections { flows, mss, paths, route_mtus } = self;
+        route_mtus.expire(now);
         flows.expire(now, |handshake| mss.iter_mut().for_each(|mss| mss.forgot(handshake)));
         mss.iter_mut().for_each(|mss| mss.expire(now));
         paths.iter_mut().for_each(|paths| paths.expire(now));
@@ -264,7 +271,8 @@ impl Connections {
     pub fn next_deadline(&self) -> Option<Time> {
         let pairs = self.mss.as_ref().and_then(Mss::next_deadline);
         let paths = self.paths.as_ref().and_then(Paths::next_deadline);
-        self.flows.next_deadline().into_iter().chain(pairs).chain(paths).min()
+        let routes = self.route_mtus.next_deadline();
+        self.flows.next_deadline().into_iter().chain(pairs).chain(paths).chain(routes).min()
     }
 
     /// Returns the bytes charged against the limit.

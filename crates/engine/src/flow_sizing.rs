@@ -106,11 +106,13 @@ pub(crate) struct WideSegment {
 
 /// The frames of a link, filled by IP fragments.
 #[derive(Clone, Copy, Debug)]
-struct Frames {
+pub(crate) struct Frames {
     /// Length of the IP header without a Fragment header, in bytes.
     header_len: u16,
     /// Bytes behind the IP header in each frame.
     room: u16,
+    /// The MTU of the link, in bytes.
+    mtu: u16,
 }
 
 /// The fate of earlier packets, as a later packet shows it.
@@ -181,6 +183,16 @@ impl FlowSizing {
             Ordering::Greater => ledger.note(Event::SegmentsLonger, Tally::new(1, 0)),
         }
         len_max
+    }
+
+    /// Returns the maximum number of frames of a segment, after the last packet.
+    pub(crate) fn allowed(&self) -> u16 {
+        self.allowed
+    }
+
+    /// Returns the time of the last packet.
+    pub(crate) fn last(&self) -> Time {
+        self.last
     }
 
     fn sign(&mut self, now: Time, segment: &WideSegment) -> Sign {
@@ -285,15 +297,25 @@ impl WideSegment {
         let count = packet.gso.map_or(1, |gso| payload_len.div_ceil(u32::from(gso.segment_len).max(1)));
         let [first, _] = packet.fragment_header_lens();
         let room = mtu.checked_sub(first as u16)? / packet::UNIT as u16 * packet::UNIT as u16;
-        let frames = Frames { header_len: packet.ip().payload_at, room };
+        let frames = Frames { header_len: packet.ip().payload_at, room, mtu };
         let is_data = payload_len > 0 && room > 0;
         is_data.then_some(WideSegment { seq, end: seq.wrapping_add(payload_len), len, count, frames })
+    }
+
+    /// Returns the number of frames that its longest segment needs.
+    pub(crate) fn frame_count(&self) -> u16 {
+        self.frames.count(self.len)
+    }
+
+    /// Returns the frames of the link.
+    pub(crate) fn frames(&self) -> Frames {
+        self.frames
     }
 
     /// Returns the segment length that fills at most `frame_count` frames. A single segment that needs no more
     /// frames keeps its length. No length is slightly above that of full frames (C8, C30).
     pub(crate) fn filling(&self, frame_count: u16) -> u16 {
-        let Frames { header_len, room } = self.frames;
+        let Frames { header_len, room, .. } = self.frames;
         if frame_count <= 1 {
             return 0;
         }
@@ -310,6 +332,11 @@ impl Frames {
     /// Returns the number of frames of a segment of `len` bytes, including the IP header.
     fn count(&self, len: u16) -> u16 {
         len.saturating_sub(self.header_len).div_ceil(self.room).max(1)
+    }
+
+    /// Returns the MTU of a route for segments that fill `count` frames, in bytes.
+    pub(crate) fn route_mtu(&self, count: u16) -> u16 {
+        if count <= 1 { self.mtu } else { self.len(count) }
     }
 
     /// Returns the length of a segment that fills `count` frames, in bytes, including the IP header.

@@ -295,6 +295,17 @@ impl Gateway {
         self.connections.charged()
     }
 
+    /// Returns the destinations to which the host should send shorter segments than its interface allows, each with the
+    /// MTU of its route in bytes. Empty unless [`SideSettings::sets_route_mtus`](crate::SideSettings) is set.
+    pub fn route_mtus(&self) -> impl Iterator<Item = (Address, u16)> {
+        self.connections.route_mtus.all()
+    }
+
+    /// Whether [`route_mtus`](Gateway::route_mtus) changed since the last call.
+    pub fn take_route_change(&mut self) -> bool {
+        self.connections.route_mtus.take_change()
+    }
+
     /// Returns the connections that cross a border, mutable. `None` in other roles.
     pub fn connections_mut(&mut self) -> Option<&mut Connections> {
         Some(&mut self.connections).filter(|connections| connections.is_border())

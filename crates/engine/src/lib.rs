@@ -134,6 +134,7 @@ mod paths;
 mod prefixes;
 mod raised;
 mod reassembly;
+mod route_mtus;
 mod rules;
 mod segment;
 mod segment_sizing;

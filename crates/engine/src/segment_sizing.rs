@@ -8,8 +8,8 @@
 //! The host's own segments keep their length, so its congestion window does not change in bytes (C26). It never
 //! gets a longer segment to send than it chose itself, and no segment exceeds the limit of its receiver.
 
+use crate::connections::Connections;
 use crate::flow_sizing::{FlowSizing, SegmentPolicy, WideSegment};
-use crate::flows::FlowTable;
 use crate::ledger::Ledger;
 use crate::prefixes::Prefixes;
 use crate::rules::Exempt;
@@ -24,26 +24,40 @@ pub(crate) struct SegmentSizing {
     exempt: Vec<Exempt>,
     /// The MTU of the narrow link, in bytes.
     mtu: u16,
+    /// Whether destinations get a route MTU for the segments that their flows may have.
+    sets_route_mtus: bool,
 }
 
 impl SegmentSizing {
     /// Creates a chooser for a link with an MTU of `mtu` bytes. `None` if all destinations have the policy
     /// [`SegmentPolicy::Segment`].
-    pub(crate) fn new(policies: Prefixes<SegmentPolicy>, exempt: Vec<Exempt>, mtu: u16) -> Option<SegmentSizing> {
+    pub(crate) fn new(
+        policies: Prefixes<SegmentPolicy>,
+        exempt: Vec<Exempt>,
+        mtu: u16,
+        sets_route_mtus: bool,
+    ) -> Option<SegmentSizing> {
         let is_needed = policies.any(|policy| *policy != SegmentPolicy::Segment);
-        is_needed.then_some(SegmentSizing { policies, exempt, mtu })
+        is_needed.then_some(SegmentSizing { policies, exempt, mtu, sets_route_mtus })
     }
 
     /// Takes a packet toward the narrow side. Sets the limit of its segments, if they may exceed the MTU.
     #[inline]
-    pub(crate) fn on_packet(&self, now: Time, packet: &mut Packet, flows: &mut FlowTable, ledger: &mut Ledger) {
+    pub(crate) fn on_packet(
+        &self,
+        now: Time,
+        packet: &mut Packet,
+        connections: &mut Connections,
+        ledger: &mut Ledger,
+    ) {
         if packet.wire_len() > usize::from(self.mtu) && packet.is_tcp() && packet.ip().fragment.is_none() {
-            self.on_wide(now, packet, flows, ledger);
+            self.on_wide(now, packet, connections, ledger);
         }
     }
 
     #[inline(never)]
-    fn on_wide(&self, now: Time, packet: &mut Packet, flows: &mut FlowTable, ledger: &mut Ledger) {
+    fn on_wide(&self, now: Time, packet: &mut Packet, connections: &mut Connections, ledger: &mut Ledger) {
+        let Connections { flows, route_mtus, .. } = connections;
         let (source, destination) = packet.addresses();
         let policy = *self.policies.get(destination);
         if policy == SegmentPolicy::Segment {
@@ -58,11 +72,19 @@ impl SegmentSizing {
             SegmentPolicy::Fragment => segment.filling(u16::MAX),
             _ => {
                 let Some(sizing) = flows.sizing(now, packet, Toward::Narrow.direction()) else { return };
+                let to = (destination, packet.ip().version);
+                let goes_on = |sizing: &FlowSizing| {
+                    sizing.policy == policy && !(self.sets_route_mtus && route_mtus.is_restarted(to, sizing.last()))
+                };
                 let sizing = match sizing {
-                    Some(sizing) if sizing.policy == policy => sizing,
+                    Some(sizing) if goes_on(sizing) => sizing,
                     _ => sizing.insert(Box::new(FlowSizing::new(now, policy, &segment))),
                 };
-                sizing.take(now, &segment, ledger)
+                let len_max = sizing.take(now, &segment, ledger);
+                if self.sets_route_mtus {
+                    route_mtus.take(now, to, &segment, sizing.allowed());
+                }
+                len_max
             }
         };
         if len_max > self.mtu {

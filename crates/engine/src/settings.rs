@@ -71,6 +71,9 @@ pub struct SideSettings {
     /// The treatment of TCP segments above the MTU, by destination. Only for packets toward a narrow side that is no
     /// border's.
     pub segment_policies: Prefixes<SegmentPolicy>,
+    /// Whether destinations get a route MTU by the segment policy of their flows: see
+    /// [`Gateway::route_mtus`](crate::Gateway::route_mtus).
+    pub sets_route_mtus: bool,
     /// Whether packets above the MTU are fragmented.
     pub fragment: Toggle,
     /// Division of a payload among fragments or segments.
@@ -248,6 +251,7 @@ impl SideSettings {
             exempt: Vec::new(),
             segment: Toggle::On,
             segment_policies: Prefixes::new(SegmentPolicy::Segment),
+            sets_route_mtus: false,
             fragment: Toggle::On,
             split: Split::Max,
             segment_size: [SegmentSize::Maximise; 2],
@@ -384,7 +388,12 @@ impl Side {
                 merger: settings.merger(secrets),
                 coalescer: settings.coalescer(direction, secrets),
             },
-            segments: SegmentSizing::new(settings.segment_policies.clone(), settings.exempt.clone(), settings.mtu),
+            segments: SegmentSizing::new(
+                settings.segment_policies.clone(),
+                settings.exempt.clone(),
+                settings.mtu,
+                settings.sets_route_mtus,
+            ),
             sizing: Sizing {
                 mtu: settings.mtu,
                 role,

@@ -107,7 +107,7 @@ impl Side {
     ) {
         let Side { aggregation, segments, sizing } = self;
         if let Some(segments) = segments {
-            segments.on_packet(now, &mut packet, &mut connections.flows, &mut out.ledger);
+            segments.on_packet(now, &mut packet, connections, &mut out.ledger);
         }
         if packet.ip().fragment.is_some() && !sizing.is_below_every_link(&packet) {
             return aggregation.push_fragment(now, packet, connections, ToSizing { now, sizing, out });

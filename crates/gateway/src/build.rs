@@ -7,7 +7,7 @@ use crate::commands::Replacement;
 use config::{Config, DontFragment, Role, SideConfig, Stage};
 use engine::{
     Border, Checksums, Gateway, GatewayRole, GatewaySettings, Position, Raise, Secret, Secrets, SideSettings,
-    SideStage, Toward,
+    SideStage, Toggle, Toward,
 };
 use packet::Pool;
 use port::Offloads;
@@ -86,6 +86,7 @@ fn side(config: &Config, toward: Toward, offloads: Offloads) -> SideSettings {
         hold: side.hold,
         exempt: side.exempt.clone(),
         segment_policies: side.segment_policies(),
+        sets_route_mtus: side.route_mtu == Toggle::On,
         segment: side.segment,
         fragment: side.fragment,
         split: side.split,

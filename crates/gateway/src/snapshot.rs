@@ -12,6 +12,7 @@ use offload::flow_offload::OffloadStats;
 use packet::{Packet, SplitFrame};
 use serde::{Deserialize, Serialize};
 use std::io;
+use std::net::IpAddr;
 use std::ops::AddAssign;
 use std::time::Duration;
 
@@ -35,6 +36,9 @@ pub struct Snapshot {
     pub losses: Losses,
     /// Number of times that the worker woke up from sleep since its start.
     pub wake_count: u64,
+    /// Destinations to which the host should send shorter segments than its interface allows, each with the MTU of
+    /// its route in bytes.
+    pub route_mtus: Vec<(IpAddr, u16)>,
 }
 
 /// The state of one direction of a worker.

@@ -250,6 +250,11 @@ impl Supervisor {
                 self.answer_by(child, Some(number), Err("too many requests are pending; try again".to_owned()));
             }
             ToSupervisor::ShutdownNotices(farewell) => self.say_farewell(farewell),
+            ToSupervisor::RouteMtus(route_mtus) => {
+                if let Some(host_changes) = &self.host_changes {
+                    host_changes.set_route_mtus(route_mtus);
+                }
+            }
             ToSupervisor::Lost(losses) => self.lose(losses),
         }
         child.heard_at = Instant::now();

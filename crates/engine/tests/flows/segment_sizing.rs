@@ -364,3 +364,133 @@ fn a_flood_of_flows_uses_no_more_memory_than_allowed() {
     let expected = 60 * wideload_engine::FLOW_CHARGE..=64 * wideload_engine::FLOW_CHARGE;
     assert!(expected.contains(&table), "{table}");
 }
+
+// Route MTUs: X6, G27, C24, C26.
+
+/// A host whose kernel follows the route MTUs.
+fn following(version: u8) -> Host {
+    let host = Host::with(|settings| {
+        settings.sides[TOWARD_NARROW].segment_policies = Prefixes::new(SegmentPolicy::Dynamic);
+        settings.sides[TOWARD_NARROW].sets_route_mtus = true;
+    });
+    Host { version, ..host }
+}
+
+impl Host {
+    /// The MTU of the route to the only destination.
+    fn route_mtu(&mut self) -> Option<u16> {
+        self.gateway.expire(self.now);
+        let all: Vec<_> = self.gateway.route_mtus().collect();
+        assert!(all.len() <= 1);
+        let to = host(self.version, 2).into();
+        all.first().map(|(destination, mtu)| {
+            assert_eq!(*destination, to);
+            *mtu
+        })
+    }
+
+    /// Sends a segment of the length that the route allows. One that fits the link does not cross the gateway.
+    fn follow(&mut self) {
+        let header_len = if self.version == 4 { 52 } else { 72 };
+        let len = self.route_mtu().map_or(MSS, |mtu| usize::from(mtu) - header_len);
+        if len + header_len > usize::from(MTU) {
+            let hosts = [host(self.version, 1), host(self.version, 2)];
+            let spec = tcp(self.version).from(hosts[0]).to(hosts[1]).ports(self.ports[0], self.ports[1]);
+            let spec = spec.seq(self.next).flags(ACK).ip_flags(DF).stamped(1, 1).payload(noise(len, 1));
+            self.next = self.next.wrapping_add(len as u32);
+            self.push(&spec, 1);
+        }
+    }
+
+    /// The route MTU after each change within this time, with the seconds since the start, while no packet is lost.
+    fn changes(&mut self, time: Duration) -> Vec<(u64, Option<u16>)> {
+        let (start, mut before, mut changes) = (self.now, self.route_mtu(), Vec::new());
+        while self.now.since(start) < time {
+            self.now = self.now + 10 * RTT;
+            self.follow();
+            let after = self.route_mtu();
+            if before != after {
+                changes.push((self.now.since(start).as_secs(), after));
+            }
+            before = after;
+        }
+        changes
+    }
+}
+
+#[test]
+fn a_route_mtu_falls_at_once_and_rises_in_steps_that_at_most_double_it() {
+    for (version, steps) in [(4, [1_500, 2_980, 5_940]), (6, [1_500, 2_936, 5_832])] {
+        let mut host = following(version);
+        host.send(3);
+        assert!(!host.gateway.take_route_change());
+        assert_eq!(host.route_mtu(), None, "it starts wide");
+        host.lose(100, 8);
+        assert!(host.gateway.take_route_change());
+        let [low, twice, four] = steps;
+        assert_eq!(host.route_mtu(), Some(low), "IPv{version}");
+        let changes = host.changes(Duration::from_secs(20));
+        let [(first, one), (second, two), (third, last)] = changes[..] else { panic!("{changes:?}") };
+        assert_eq!([one, two, last], [Some(twice), Some(four), None]);
+        assert!((8..=10).contains(&first) && second > first && third > second && third < first + 4, "{changes:?}");
+    }
+}
+
+#[test]
+fn a_destination_that_loses_again_waits_longer_each_time() {
+    let mut host = following(4);
+    host.lose(100, 8);
+    let mut waits = Vec::new();
+    for _ in 0..9 {
+        let start = host.now;
+        while host.route_mtu() == Some(MTU) {
+            host.now = host.now + Duration::from_secs(1);
+        }
+        waits.push(host.now.since(start).as_secs());
+        // The longer segments are lost, and the host repeats them.
+        while host.route_mtu() != Some(MTU) {
+            let first = host.next;
+            host.follow();
+            host.now = host.now + RTT;
+            host.send_at(first, 1);
+            host.now = host.now + RTT;
+        }
+    }
+    for (wait, expected) in waits.iter().zip([10, 20, 40, 80, 160, 320, 600, 600, 600]) {
+        assert!((expected - 2..=expected).contains(wait), "{waits:?}");
+    }
+}
+
+#[test]
+fn few_losses_lower_a_route_mtu_only_as_far_as_needed() {
+    let mut host = following(4);
+    host.lose(300, 8);
+    assert_eq!(host.route_mtu(), Some(20 + 6 * 1_480), "six frames");
+    // Without packets, it ends after ten minutes.
+    host.now = host.now + Duration::from_secs(599);
+    assert!(host.route_mtu().is_some());
+    host.now = host.now + Duration::from_secs(2);
+    assert_eq!(host.route_mtu(), None);
+}
+
+#[test]
+fn route_mtus_are_few_and_only_set_on_request() {
+    let mut other = Host::new(SegmentPolicy::Dynamic);
+    other.lose(100, 8);
+    assert_eq!(other.route_mtu(), None);
+    let mut many = following(4);
+    for number in 0..3_000_u32 {
+        let to = core::net::Ipv4Addr::from_bits(0x0A00_0000 + number);
+        for seq in [1, 1, 1] {
+            let spec = tcp(4)
+                .from(host(4, 1))
+                .to(core::net::IpAddr::V4(to))
+                .ports(40_000, 80)
+                .seq(seq)
+                .flags(ACK)
+                .ip_flags(DF);
+            many.push(&spec.payload(noise(MSS, 1)), 1);
+        }
+    }
+    assert_eq!(many.gateway.route_mtus().count(), 1_024);
+}

@@ -341,7 +341,18 @@ impl Worker {
         let ends = [wide.snapshot(), narrow.snapshot()];
         let (processor_time, wake_count) = (thread_time(), linux::clock::wake_count());
         let (handed_over, losses) = (self.handed_over, self.losses);
-        Snapshot { directions, ends, path: self.path, processor_time, wake_count, peers, handed_over, losses }
+        let route_mtus = self.gateway.route_mtus().map(|(to, mtu)| (to.into(), mtu)).collect();
+        Snapshot {
+            directions,
+            ends,
+            path: self.path,
+            processor_time,
+            wake_count,
+            peers,
+            handed_over,
+            losses,
+            route_mtus,
+        }
     }
 }
 
