@@ -13,7 +13,7 @@ use port::helper::Direction;
 use rustix::net::sockopt;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
@@ -748,6 +748,60 @@ fn a_wide_interface_survives_a_kill_and_a_restart_and_cleans_up() {
     wide.carries(6, Duration::from_secs(2));
 }
 
+#[test]
+fn a_route_mtu_follows_the_losses_of_a_destination_and_ends_with_the_gateway() {
+    let wide = Wide::with([9_000, 1_500], "segment-policy = \"dynamic\"\nroute-mtu = true");
+    let [sender, receiver] = &wide.pair.hosts;
+    // The receiver announces an MSS for wide segments.
+    let device = wide.pair.names()[1];
+    // IPv6 addresses cannot be used at once.
+    wide.carries(6, Duration::from_secs(10));
+    receiver.tell(|netlink| netlink.set_mtu(device, 9_000)).expect("it can be longer");
+    let mut gateway = wide.run();
+    let transfer = |number: u8, seed: u64| {
+        let to = if number == 4 { v4(2) } else { v6(2) };
+        let transfer = traffic::tcp(sender.space(), receiver.space(), to, 4 << 20, seed).expect("it ends");
+        assert!(transfer.intact, "{}", transfer.sha256);
+    };
+    for version in [4, 6] {
+        transfer(version, 1);
+        assert_eq!(wide.route_mtu(version), Some(9_000), "nothing was lost");
+    }
+    let nft = |rules: &str| {
+        let mut nft = receiver.space().enter(|| {
+            Command::new("nft").args(["-f", "-"]).stdin(Stdio::piped()).spawn().expect("nftables is installed")
+        });
+        nft.stdin.take().expect("it was asked for").write_all(rules.as_bytes()).expect("it reads");
+        assert!(nft.wait().expect("it ends").success(), "{rules}");
+    };
+    nft(&format!(
+        "table netdev loss {{\n chain in {{\n  type filter hook ingress device {device} priority 0\n  \
+         numgen random mod 100 < 2 drop\n }}\n}}\n"
+    ));
+    let lowered = |version: u8| {
+        let began = Instant::now();
+        while wide.route_mtu(version) != Some(1_500) {
+            assert!(began.elapsed() < Duration::from_secs(20), "{:?}", wide.route_mtu(version));
+            transfer(version, 2);
+        }
+    };
+    lowered(4);
+    lowered(6);
+    // A worker process that dies forgets the losses. Its successor learns them again.
+    gateway.kill_worker(Signal::KILL);
+    gateway.new_worker();
+    lowered(4);
+    nft("flush ruleset\n");
+    // Ten seconds later, longer segments are tried, without packets too.
+    let began = Instant::now();
+    while wide.route_mtu(4) == Some(1_500) {
+        assert!(began.elapsed() < Duration::from_secs(12));
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert!(gateway.end().success());
+    assert_eq!((wide.route_mtu(4), wide.route_mtu(6)), (None, None));
+}
+
 /// Two hosts on one link, the first with a wide interface.
 struct Wide {
     pair: TwoHosts,
@@ -757,15 +811,20 @@ struct Wide {
 
 impl Wide {
     fn new() -> Wide {
-        let pair = TwoHosts::new(1_500, Offloading::Off).expect("tests of a live gateway run as root");
-        let folder = TempDir::new().expect("there is room");
-        let (config, control) = (folder.path().join("wide.toml"), folder.path().join("wide.sock"));
-        let more = format!("control = \"{}\"\nuser = \"nobody\"", control.display());
-        fs::write(&config, pair.wide_interface(0, 65_535, [&more, "", ""])).expect("there is room");
-        let wide = Wide { pair, config, _folder: folder };
+        let wide = Wide::with([65_535, 1_500], "");
         // IPv6 addresses cannot be used at once.
         wide.carries(6, Duration::from_secs(10));
         wide
+    }
+
+    /// The MTUs are those of the wide interface and of the link. `narrow` is added to the configuration.
+    fn with([wide_mtu, link_mtu]: [u32; 2], narrow: &str) -> Wide {
+        let pair = TwoHosts::new(link_mtu, Offloading::Off).expect("tests of a live gateway run as root");
+        let folder = TempDir::new().expect("there is room");
+        let (config, control) = (folder.path().join("wide.toml"), folder.path().join("wide.sock"));
+        let more = format!("control = \"{}\"\nuser = \"nobody\"", control.display());
+        fs::write(&config, pair.wide_interface(0, wide_mtu, [&more, "", narrow])).expect("there is room");
+        Wide { pair, config, _folder: folder }
     }
 
     fn run(&self) -> Gateway {

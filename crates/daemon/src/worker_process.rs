@@ -173,11 +173,12 @@ fn tell(socket: &OwnedFd, losses: Losses) {
 /// Reports the route MTUs to the supervisor if they are not those of the last report.
 fn report_route_mtus(socket: &OwnedFd, service: &Mutex<Service>, last: &mut BTreeMap<IpAddr, u16>) {
     let service = locked(service);
-    if service.config().narrow.route_mtu == Toggle::Off && last.is_empty() {
-        return;
-    }
+    let route_mtus = match service.config().narrow.route_mtu {
+        Toggle::On => service.route_mtus(),
+        Toggle::Off => Ok(BTreeMap::new()),
+    };
     // A worker that is too busy to answer is asked again.
-    let Ok(route_mtus) = service.route_mtus() else { return };
+    let Ok(route_mtus) = route_mtus else { return };
     if route_mtus != *last {
         // If the supervisor is gone, there is no reader.
         let _ = say(socket, &ToSupervisor::RouteMtus(route_mtus.clone().into_iter().collect()), &[]);

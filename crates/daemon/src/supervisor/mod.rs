@@ -36,6 +36,7 @@ use offload::heartbeat::{FailOpen, Heartbeat};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -250,14 +251,16 @@ impl Supervisor {
                 self.answer_by(child, Some(number), Err("too many requests are pending; try again".to_owned()));
             }
             ToSupervisor::ShutdownNotices(farewell) => self.say_farewell(farewell),
-            ToSupervisor::RouteMtus(route_mtus) => {
-                if let Some(host_changes) = &self.host_changes {
-                    host_changes.set_route_mtus(route_mtus);
-                }
-            }
+            ToSupervisor::RouteMtus(route_mtus) => self.set_route_mtus(route_mtus),
             ToSupervisor::Lost(losses) => self.lose(losses),
         }
         child.heard_at = Instant::now();
+    }
+
+    fn set_route_mtus(&self, route_mtus: Vec<(IpAddr, u16)>) {
+        if let Some(host_changes) = &self.host_changes {
+            host_changes.set_route_mtus(route_mtus);
+        }
     }
 
     /// Adds the losses of a worker process, which its successors report.
@@ -277,6 +280,8 @@ impl Supervisor {
 
     /// Handles the end of a worker process. `had_begun` tells whether it had begun to process packets.
     fn on_worker_death(&mut self, how: &str, had_begun: bool) {
+        // The next process knows no losses.
+        self.set_route_mtus(Vec::new());
         // Clients of the dead process get no answer any more. After a hand-over, the waiting clients are clients of
         // the successor.
         if self.successor.as_ref().is_none_or(|successor| successor.pipe.is_some()) {
