@@ -105,8 +105,8 @@ impl Worker {
         }
     }
 
-    /// Tells the engine which data of an offloaded flow is in flight, if a packet from the narrow side is an ICMP
-    /// error about this flow.
+    /// Handles a packet from the narrow side. If it is an ICMP error about an offloaded flow, the engine gets to know
+    /// which data of the flow is in flight.
     pub(super) fn prepare_icmp(&mut self, packet: &Packet) {
         let Some(TooBigReport { source, destination, .. }) = TooBigReport::read(packet) else { return };
         let ends = [source, destination];
