@@ -3,10 +3,13 @@
 use linux::features::{self, Toggle};
 use linux::namespace::Namespace;
 use offload::flow_offload::{self, OffloadStats};
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{Read, Seek, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
+use std::process::{Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 use wideload_lab::experiments::observe;
 use wideload_lab::net::Offloading;
@@ -229,6 +232,63 @@ fn datagrams_pass_unchanged_and_long_ones_give_icmp_errors() {
     three_hosts.clear(middle).unwrap();
 }
 
+// X5: pacing is the kernel's. No packet of a train overtakes or bypasses the queueing discipline.
+#[test]
+fn a_queueing_discipline_paces_all_that_a_border_cuts() {
+    for offloading in [Offloading::Off, Offloading::On] {
+        let three_hosts = three_hosts(offloading);
+        let middle = three_hosts.gateway(&three_hosts.border(ONLY_PATH, "", "")).unwrap();
+        three_hosts.wait_until_forwarding().unwrap();
+        let [_, _, narrow_port, narrow_host] = three_hosts.names();
+        let tbf = format!("tc qdisc add dev {narrow_port} root tbf rate 100mbit burst {BURST} limit 4mb");
+        let done = three_hosts.middle.space().enter(|| run(&tbf).output()).unwrap();
+        assert!(done.status.success(), "{done:?}");
+        let dump = format!("tcpdump -i {narrow_host} -Q in -ttenq --immediate-mode -B 65536 -s 80");
+        let mut lines = tempfile::tempfile().unwrap();
+        let to_file = lines.try_clone().unwrap();
+        let mut capture = three_hosts.narrow.space().enter(|| run(&dump).stdout(to_file).spawn()).unwrap();
+        let mut begun = [0; 1];
+        capture.stderr.as_mut().unwrap().read_exact(&mut begun).unwrap();
+        thread::sleep(Duration::from_millis(200));
+        let (from, to) = (three_hosts.wide.space(), three_hosts.narrow.space());
+        let transfer = traffic::tcp(from, to, v4(NARROW), 2 << 20, 1).unwrap();
+        assert!(transfer.intact);
+        // Datagrams in a burst: 40 fragments each.
+        let messages = Messages { len: 58_000, count: 10, rate: None };
+        let messages = traffic::udp(from, to, v4(NARROW), messages, 2).unwrap();
+        assert!(messages.intact && messages.messages == 10, "{messages:?}");
+        thread::sleep(Duration::from_millis(200));
+        kill_process(Pid::from_child(&capture), Signal::INT).unwrap();
+        capture.wait().unwrap();
+        let mut said = String::new();
+        lines.rewind().unwrap();
+        lines.read_to_string(&mut said).unwrap();
+        // 1790000000.123456 aa:.. > bb:.., IPv4, length 1514: ...
+        let frames = said.lines().filter_map(|line| {
+            let (time, rest) = line.split_once(' ')?;
+            let len = rest.split_once("length ")?.1.split(':').next()?;
+            Some((time.parse::<f64>().ok()?, len.parse::<f64>().ok()?))
+        });
+        // The law of a token bucket, with its fill at the time of the last frame.
+        let (mut fill, mut before, mut bytes) = (0.0_f64, 0.0, 0.0);
+        for (time, len) in frames {
+            fill = (fill - (time - before) * 100e6 / 8.0).max(0.0) + len;
+            assert!(fill <= BURST + LATE, "{offloading:?}: {fill} bytes at once after {bytes}");
+            (before, bytes) = (time, bytes + len);
+        }
+        assert!(bytes > 2.6e6, "{offloading:?}: {bytes} bytes seen");
+        check_counters(&middle);
+        three_hosts.clear(middle).unwrap();
+    }
+}
+
+fn run(command: &str) -> Command {
+    let mut words = command.split(' ');
+    let mut command = Command::new(words.next().unwrap());
+    command.args(words).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
 #[test]
 fn many_connections_at_once_all_arrive_unchanged() {
     let three_hosts = three_hosts(Offloading::Off);
@@ -365,6 +425,10 @@ fn three_hosts(offloading: Offloading) -> ThreeHosts {
 
 /// Configuration of a border that is the only path between its two sides.
 const ONLY_PATH: &str = "[mss]\nraise = \"always\"\n";
+/// Burst of the token bucket, in bytes.
+const BURST: f64 = 16_384.0;
+/// Bytes that may seem to come at once because the capture's clock runs late by ten milliseconds.
+const LATE: f64 = 125_000.0;
 const TCP_LEN: usize = 16 << 20;
 const UNREAD_LEN: usize = 1 << 18;
 const CONNECTIONS: u64 = 20;
