@@ -7,7 +7,7 @@ use crate::input::Input;
 use engine::packet::tcp::{ACK, FIN, PSH, SYN};
 use engine::{
     Batch, Egress, Event, FragmentPolicy, Gateway, GatewaySettings, Holding, Late, Mode, PlacementMode, Position,
-    Prefixes, Secret, Secrets, SegmentSize, SideSettings, WirePackets,
+    Prefixes, Secret, Secrets, SegmentPolicy, SegmentSize, SideSettings, WirePackets,
 };
 use packet::{Ingress, LinkType, Packet, Pool, Time};
 use sim::pattern::Pattern;
@@ -41,6 +41,7 @@ struct StageShape {
     guessing: PlacementMode,
     /// Maximum number of frames in a batch.
     batch_len: usize,
+    segments: SegmentPolicy,
     room: usize,
     timeout: Duration,
     late: Late,
@@ -113,6 +114,7 @@ impl StageShape {
             hold: if how & 1 > 0 { Holding::Fixed(Duration::from_millis(5)) } else { Holding::Adaptive },
             guessing: if how & 2 > 0 { PlacementMode::Never } else { PlacementMode::Always },
             batch_len: usize::from(how >> 2) % 8 + 1,
+            segments: SEGMENT_POLICIES[usize::from(how >> 5)],
             room: input.one_of(&[256 << 10, 16 << 10, 1 << 20]),
             timeout: millis,
             late: if input.bit() { Late::Retire } else { Late::Release { mtu } },
@@ -132,6 +134,8 @@ impl StageShape {
             hold: self.hold,
             coalesces_udp: self.udp,
             segment_size: [gso_packets; 2],
+            segment_policies: Prefixes::new(self.segments),
+            sets_route_mtus: true,
             ..SideSettings::new(self.mtu, if self.is_source { Position::Source } else { Position::Transit })
         })
     }
@@ -261,6 +265,7 @@ impl Scene {
 
     fn check_sent(&mut self, packet: &Packet) {
         let mut fragments = WirePackets::of(packet);
+        let mut long_segment = LongSegment::default();
         while let Some(fragment) = fragments.next() {
             let bytes = [fragment.header, fragment.payload].concat();
             self.too_long += u64::from(bytes.len() > usize::from(self.shape.mtu));
@@ -280,7 +285,42 @@ impl Scene {
                 self.flows[flow].record(1, seq, len);
             } else if seen.from.is_some_and(|from| from >= FRAGMENTS_FROM) {
                 look_at_fragment(&seen, &bytes);
+            } else if is_of_stream {
+                long_segment.take(&seen, &bytes, &mut self.flows);
             }
+        }
+    }
+}
+
+/// A segment of a stream that leaves in fragments, one directly behind the other.
+#[derive(Default)]
+struct LongSegment(Vec<u8>);
+
+impl LongSegment {
+    /// Takes the next fragment. Checks the segment after its last one.
+    fn take(&mut self, seen: &WireFacts, bytes: &[u8], flows: &mut [Flow]) {
+        let Some((offset, more)) = seen.fragment.filter(|_| seen.protocol == TCP) else { return };
+        if offset == 0 {
+            self.0.clear();
+        }
+        if offset != self.0.len() {
+            // A fragment of a sender that fragments itself.
+            return;
+        }
+        self.0.extend(&bytes[seen.at..seen.end]);
+        if more || seen.to != Some(TO) || self.0.len() < TCP_LEN {
+            return;
+        }
+        let flow = usize::from(seen.from.unwrap_or(0) - FROM);
+        let header_len = usize::from(self.0[12] >> 4) * 4;
+        if header_len >= TCP_LEN
+            && header_len <= self.0.len()
+            && wire::is_sum_right(seen, FROM + flow as u16, TO, &self.0)
+        {
+            let (seq, payload) = (wire::long(&self.0, 4), &self.0[header_len..]);
+            let wrong = Pattern::new(flow as u64).first_wrong(u64::from(seq), payload);
+            assert_eq!(wrong, None, "law 3: byte {wrong:?} of {} at {seq} of flow {flow}", payload.len());
+            flows[flow].record(1, seq, payload.len());
         }
     }
 }
@@ -362,6 +402,17 @@ fn fragment(input: &mut Input<'_>) -> Vec<u8> {
     frame
 }
 
+/// Segment policies, by three bits of the input.
+const SEGMENT_POLICIES: [SegmentPolicy; 8] = [
+    SegmentPolicy::Segment,
+    SegmentPolicy::Fragment,
+    SegmentPolicy::Dynamic,
+    SegmentPolicy::Lan,
+    SegmentPolicy::LanSlow,
+    SegmentPolicy::Wan,
+    SegmentPolicy::Dynamic,
+    SegmentPolicy::Segment,
+];
 /// Index of the engine's only direction.
 const ONLY: usize = 0;
 const FLOW_COUNT: usize = 4;
