@@ -13,8 +13,8 @@ use port::helper::Direction;
 use rustix::net::sockopt;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, UdpSocket};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -757,6 +757,8 @@ fn a_route_mtu_follows_the_losses_of_a_destination_and_ends_with_the_gateway() {
     // IPv6 addresses cannot be used at once.
     wide.carries(6, Duration::from_secs(10));
     receiver.tell(|netlink| netlink.set_mtu(device, 9_000)).expect("it can be longer");
+    let state = || sender.tell(|netlink| Ok((netlink.rules()?, netlink.routes()?))).expect("they can be read");
+    let before = state();
     let mut gateway = wide.run();
     let transfer = |number: u8, seed: u64| {
         let to = if number == 4 { v4(2) } else { v6(2) };
@@ -778,6 +780,23 @@ fn a_route_mtu_follows_the_losses_of_a_destination_and_ends_with_the_gateway() {
         "table netdev loss {{\n chain in {{\n  type filter hook ingress device {device} priority 0\n  \
          numgen random mod 100 < 2 drop\n }}\n}}\n"
     ));
+    // An open connection, which sends all the time.
+    let listener = receiver.space().enter(|| TcpListener::bind(SocketAddr::new(v4(2), 0))).expect("it is free");
+    let target = listener.local_addr().expect("it is bound");
+    let open = sender.space().enter(|| TcpStream::connect(target)).expect("it is reachable");
+    let (mut taken, _) = listener.accept().expect("it came");
+    let mut writer = open.try_clone().expect("there is room");
+    thread::spawn(move || while writer.write_all(&[7; 65_536]).is_ok() {});
+    thread::spawn(move || while taken.read(&mut [0; 65_536]).is_ok_and(|len| len > 0) {});
+    // The length of its segments, without headers.
+    let mss = || {
+        let filter = ["-tinH", "dst", &target.to_string()];
+        let said =
+            sender.space().enter(|| Command::new("ss").args(filter).output()).expect("iproute2 is installed");
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        let word = said.split_whitespace().find_map(|word| word.strip_prefix("mss:")).expect("it is open");
+        word.parse::<u32>().expect("it is a number")
+    };
     let lowered = |version: u8| {
         let began = Instant::now();
         while wide.route_mtu(version) != Some(1_500) {
@@ -786,6 +805,7 @@ fn a_route_mtu_follows_the_losses_of_a_destination_and_ends_with_the_gateway() {
         }
     };
     lowered(4);
+    until(|| mss() < 1_460);
     lowered(6);
     // A worker process that dies forgets the losses. Its successor learns them again.
     gateway.kill_worker(Signal::KILL);
@@ -798,8 +818,10 @@ fn a_route_mtu_follows_the_losses_of_a_destination_and_ends_with_the_gateway() {
         assert!(began.elapsed() < Duration::from_secs(12));
         thread::sleep(Duration::from_millis(50));
     }
+    until(|| mss() > 1_460);
+    drop(open.shutdown(std::net::Shutdown::Both));
     assert!(gateway.end().success());
-    assert_eq!((wide.route_mtu(4), wide.route_mtu(6)), (None, None));
+    assert_eq!(state(), before);
 }
 
 /// Two hosts on one link, the first with a wide interface.

@@ -239,12 +239,11 @@ fn check_route_mtu(said: &RawConfig<'_>, side: &RawSide<'_>, role: Role, notes: 
     let has_device = said.wide.as_ref().is_some_and(|wide| wide.port.here().is_some());
     let (what, mend) = if role != Role::WideInterface || side.which != Which::Narrow {
         ("only the narrow side of a wide interface sets the MTU of its host's routes", "remove it")
-    } else if side.uses_segment_policy(&[SegmentPolicy::Lan, SegmentPolicy::LanSlow]) {
-        let what =
-            "the policies \"lan\" and \"lan-slow\" start with the MTU, and such packets do not cross Wideload";
-        (what, "remove it, or write segment-policy = \"dynamic\" or \"wan\"")
-    } else if !side.uses_segment_policy(&[SegmentPolicy::Dynamic, SegmentPolicy::Wan]) {
-        ("no destination has segments whose length changes", "add segment-policy = \"dynamic\", or remove it")
+    } else if side.uses_segment_policy(&[SegmentPolicy::Lan, SegmentPolicy::LanSlow, SegmentPolicy::Wan]) {
+        let what = "the policies \"lan\", \"lan-slow\" and \"wan\" do not support it";
+        (what, "remove it, or write segment-policy = \"dynamic\"")
+    } else if !side.uses_segment_policy(&[SegmentPolicy::Dynamic]) {
+        ("no destination has the segment policy \"dynamic\"", "add segment-policy = \"dynamic\", or remove it")
     } else if has_device {
         ("the host is behind a TAP device, so its routes are not here", "remove it, or remove wide.port")
     } else {

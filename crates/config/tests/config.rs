@@ -354,11 +354,9 @@ fn segment_policies_apply_by_prefix_and_give_other_keys_an_effect() {
 #[test]
 fn a_route_mtu_needs_a_policy_whose_lengths_change_for_some_destination() {
     let own_host = WIDE_INTERFACE.replace("port = \"tap:wide0\"\n", "").replace("hold = \"adaptive\"\n", "");
-    for policy in [
-        "segment-policy = \"dynamic\"",
-        "segment-policy = \"wan\"",
-        "[[narrow.for]]\nprefix = \"10.0.0.0/8\"\nsegment-policy = \"dynamic\"",
-    ] {
+    for policy in
+        ["segment-policy = \"dynamic\"", "[[narrow.for]]\nprefix = \"10.0.0.0/8\"\nsegment-policy = \"dynamic\""]
+    {
         let config = valid(&own_host.replace("even = true", &format!("even = true\nroute-mtu = true\n{policy}")));
         assert_eq!(config.narrow.route_mtu, Toggle::On);
         assert!(config.warnings.is_empty(), "{}", config.warnings);

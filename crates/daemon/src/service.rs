@@ -261,18 +261,8 @@ impl Service {
 
     /// Returns the destinations with a route MTU of their own, each with the smallest MTU of all workers in bytes. At
     /// most [`ROUTE_MTUS_MAX`].
-    ///
-    /// # Errors
-    /// A worker does not answer in time.
-    pub fn route_mtus(&self) -> io::Result<BTreeMap<IpAddr, u16>> {
-        let mut all = BTreeMap::new();
-        for (to, mtu) in self.snapshots()?.into_iter().flat_map(|snapshot| snapshot.route_mtus) {
-            all.entry(to).and_modify(|known: &mut u16| *known = mtu.min(*known)).or_insert(mtu);
-        }
-        while all.len() > ROUTE_MTUS_MAX {
-            all.pop_last();
-        }
-        Ok(all)
+    pub fn route_mtus(&self) -> BTreeMap<IpAddr, u16> {
+        least(self.workers.iter().flat_map(|member| member.handles.route_mtus()))
     }
 
     /// Returns a handle that reads the statistics from any thread.
@@ -452,10 +442,22 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 /// Longest wait for the other workers to release their packets after a panic: half of the supervisor's time-out for
 /// messages.
 const PEERS_TIMEOUT: Duration = Duration::from_millis(500);
-/// Largest number of destinations with a route MTU: more might not fit a message to the supervisor.
-pub const ROUTE_MTUS_MAX: usize = 1_024;
+/// Largest number of destinations with a route MTU, which fits a message to the supervisor.
+pub const ROUTE_MTUS_MAX: usize = 4_096;
 /// Exit status of a process after a panic in a worker, as in Rust's own runtime.
 const PANICKED: i32 = 101;
+
+/// Returns the smallest MTU of each destination.
+fn least(all: impl Iterator<Item = (IpAddr, u16)>) -> BTreeMap<IpAddr, u16> {
+    let mut least = BTreeMap::new();
+    for (to, mtu) in all {
+        least.entry(to).and_modify(|known: &mut u16| *known = mtu.min(*known)).or_insert(mtu);
+    }
+    while least.len() > ROUTE_MTUS_MAX {
+        least.pop_last();
+    }
+    least
+}
 
 #[cfg(test)]
 mod tests {

@@ -194,19 +194,18 @@ impl WideRoutes {
     }
 }
 
-/// Gives a destination an MTU below that of its route. Destinations over other interfaces keep their route.
+/// Gives a destination an MTU below that of its route. Destinations over other interfaces keep their route. The
+/// destination still learns an MSS for the longer MTU: what is lost on the way there is not lost on the way back.
 fn shorten(wanted: &mut Vec<Route>, to: IpAddr, mtu: u32) {
-    let destination = Prefix::new(to, if to.is_ipv4() { 32 } else { 128 });
-    let containing = wanted.iter_mut().filter(|route| contains(route.destination, destination));
+    let [bit_count, headers_len] = if to.is_ipv4() { [32, 40] } else { [128, 60] };
+    let destination = Prefix::new(to, bit_count as u8);
+    let containing = wanted.iter().filter(|route| contains(route.destination, destination));
     let best = containing.max_by_key(|route| (route.destination.bit_count, u32::MAX - route.metric));
-    let Some(best) = best.filter(|best| best.kind == RouteKind::Unicast) else { return };
-    let mtu = best.mtu.map(|most| mtu.min(most));
-    if best.destination == destination {
-        best.mtu = mtu;
-    } else {
-        let route = Route { destination, mtu, ..best.clone() };
-        wanted.push(route);
-    }
+    let Some(best) = best.filter(|best| best.kind == RouteKind::Unicast && best.mtu > Some(mtu)) else { return };
+    let advertised_mss = best.mtu.map(|mtu| mtu - headers_len);
+    let route = Route { destination, mtu: Some(mtu), advertised_mss, ..best.clone() };
+    wanted.retain(|other| place(other) != place(&route));
+    wanted.push(route);
 }
 
 /// Returns the key of a route within a table: destination, prefix length, metric.
@@ -327,6 +326,49 @@ const REFRESH: Duration = Duration::from_secs(2);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_destination_gets_a_shorter_copy_of_its_most_specific_route() {
+        let prefix = |text: &str, bits| Prefix::new(text.parse::<IpAddr>().expect("an address"), bits);
+        let copy = |text: &str, bits, metric| Route {
+            table: 7,
+            metric,
+            mtu: Some(9_000),
+            ..Route::on(prefix(text, bits), 3)
+        };
+        let routes = || {
+            let thrown = back(7, prefix("10.2.0.0", 16), 0);
+            vec![
+                copy("10.0.0.0", 8, 5),
+                copy("10.1.0.0", 16, 9),
+                copy("10.1.0.0", 16, 4),
+                thrown,
+                copy("fd00::", 8, 0),
+            ]
+        };
+        for (to, expected) in [
+            ("10.1.2.3", Some((32, 4, 8_960))),
+            ("10.9.2.3", Some((32, 5, 8_960))),
+            ("fd00::7", Some((128, 0, 8_940))),
+            // These are sent by other interfaces.
+            ("10.2.2.3", None),
+            ("192.0.2.1", None),
+        ] {
+            let (mut wanted, to) = (routes(), to.parse().expect("an address"));
+            shorten(&mut wanted, to, 1_500);
+            let added = wanted.iter().find(|route| route.destination.address == to);
+            let seen = added.map(|it| (it.destination.bit_count, it.metric, it.advertised_mss.expect("it is set")));
+            assert_eq!(seen, expected, "{to}");
+            assert!(added.is_none_or(|it| (it.table, it.mtu, it.index) == (7, Some(1_500), Some(3))), "{to}");
+            assert_eq!(wanted.len(), 5 + usize::from(expected.is_some()));
+            // A route to the destination alone is replaced.
+            shorten(&mut wanted, to, 1_400);
+            assert_eq!(wanted.len(), 5 + usize::from(expected.is_some()));
+            let before = wanted.clone();
+            shorten(&mut wanted, to, 9_000);
+            assert_eq!(wanted, before, "it is not longer");
+        }
+    }
 
     #[test]
     fn a_prefix_is_within_a_shorter_one_of_its_version_only() {

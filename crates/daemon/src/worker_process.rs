@@ -170,19 +170,26 @@ fn tell(socket: &OwnedFd, losses: Losses) {
     }
 }
 
-/// Reports the route MTUs to the supervisor if they are not those of the last report.
-fn report_route_mtus(socket: &OwnedFd, service: &Mutex<Service>, last: &mut BTreeMap<IpAddr, u16>) {
-    let service = locked(service);
-    let route_mtus = match service.config().narrow.route_mtu {
-        Toggle::On => service.route_mtus(),
-        Toggle::Off => Ok(BTreeMap::new()),
-    };
-    // A worker that is too busy to answer is asked again.
-    let Ok(route_mtus) = route_mtus else { return };
-    if route_mtus != *last {
-        // If the supervisor is gone, there is no reader.
-        let _ = say(socket, &ToSupervisor::RouteMtus(route_mtus.clone().into_iter().collect()), &[]);
-        *last = route_mtus;
+/// Route MTUs that were reported to the supervisor, and the time of the report.
+#[derive(Default)]
+struct ReportedRoutes(BTreeMap<IpAddr, u16>, Option<Instant>);
+
+impl ReportedRoutes {
+    /// Reports the route MTUs if they are not those of the last report. Repeats the last report after a while, as
+    /// another supervisor may have taken over.
+    fn report(&mut self, socket: &OwnedFd, service: &Service) {
+        let route_mtus = match service.config().narrow.route_mtu {
+            Toggle::On => service.route_mtus(),
+            Toggle::Off => BTreeMap::new(),
+        };
+        let is_old = self.1.is_some_and(|reported| reported.elapsed() >= REPEAT);
+        if route_mtus == self.0 && !(is_old && !route_mtus.is_empty()) {
+            return;
+        }
+        // If the socket is full, the next round tries again. If the supervisor is gone, there is no reader.
+        if say(socket, &ToSupervisor::RouteMtus(route_mtus.clone().into_iter().collect()), &[]).is_ok() {
+            *self = ReportedRoutes(route_mtus, Some(Instant::now()));
+        }
     }
 }
 
@@ -196,7 +203,7 @@ fn attend(
 ) -> io::Result<()> {
     let mut before = vec![0; locked(service).beats().len()];
     let mut due = Instant::now();
-    let mut route_mtus = BTreeMap::new();
+    let mut routes = ReportedRoutes::default();
     loop {
         wait(socket, due.saturating_duration_since(Instant::now()));
         if Instant::now() >= due {
@@ -207,7 +214,7 @@ fn attend(
                 let _ = say(socket, &ToSupervisor::Beat, &[]);
             }
             locked(service).wake();
-            report_route_mtus(socket, service, &mut route_mtus);
+            routes.report(socket, &locked(service));
             due = Instant::now() + BEAT;
         }
         match receive(socket)? {
@@ -268,3 +275,5 @@ const HOLDING_STAGES: [Stage; 3] = [Stage::Reassemble, Stage::Merge, Stage::Coal
 pub(crate) const BEAT: Duration = Duration::from_millis(100);
 /// Longest wait for the supervisor's first message.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(5);
+/// Interval between two reports of the same route MTUs.
+const REPEAT: Duration = Duration::from_secs(2);

@@ -73,6 +73,8 @@ impl Connections {
     /// or is one no longer, all handshakes are removed. Without a border, later handshakes are not seen.
     pub fn go_on_as(&mut self, other: Connections) {
         self.flows.go_on_as(&other.flows);
+        // The link's MTU, or the policies, may be others.
+        self.route_mtus = other.route_mtus;
         match (&mut self.mss, other.mss) {
             (Some(mine), Some(fresh)) => mine.go_on_as(fresh),
             (mine, fresh) => {
@@ -212,9 +214,10 @@ impl Connections {
     }
 
     /// Records data in an offloaded flow: the wide host has sent all bytes before `sent`, and the narrow host has
-    /// acknowledged those before `acked`. An end is an address and a port. The wide host is the first of `ends`.
-    /// An ICMP error about this data is then known to be about data in flight.
-    pub fn on_offloaded_data(&mut self, ends: [(Address, u16); 2], acked: u32, sent: u32) {
+    /// acknowledged those before `acked`; `None` if the kernel forwarded no acknowledgement. An end is an address and
+    /// a port. The wide host is the first of `ends`. An ICMP error about this data is then known to be about data in
+    /// flight.
+    pub fn on_offloaded_data(&mut self, ends: [(Address, u16); 2], acked: Option<u32>, sent: u32) {
         if let Some(at) = self.flows.between(ends, Toward::Narrow)
             && let Some(handshake) = self.flows.handshake_mut(at)
         {

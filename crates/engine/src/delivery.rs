@@ -192,9 +192,19 @@ impl Delivery {
     }
 
     /// Takes data that the kernel forwarded: the bytes before `sent`, of which those before `acked` are acknowledged.
-    pub(crate) fn skip_between(&mut self, acked: u32, sent: u32) {
-        if !self.is_known || is_before(self.una, acked) {
-            self.restart_at(acked);
+    /// Ignores numbers that no window allows: they belong to an earlier connection.
+    pub(crate) fn skip_between(&mut self, acked: Option<u32>, sent: u32) {
+        let una = match acked {
+            Some(acked) if !self.is_known || is_before(self.una, acked) => acked,
+            _ if self.is_known => self.una,
+            _ => return,
+        };
+        let is_in_window = |number: u32| number.wrapping_sub(una) <= WINDOW_MAX;
+        if !is_in_window(sent) || self.is_known && una.wrapping_sub(self.una) > WINDOW_MAX {
+            return;
+        }
+        if !self.is_known || una != self.una {
+            self.restart_at(una);
         }
         if is_before(self.nxt, sent) {
             self.nxt = sent;
@@ -243,6 +253,8 @@ fn micros(time: Time) -> u32 {
     (time.nanos() / 1_000) as u32
 }
 
+/// The largest window of TCP, in bytes (RFC 7323 section 2.3).
+const WINDOW_MAX: u32 = 1 << 30;
 /// Round-trip time assumed before the first sample (a wide-area network's).
 const RTT_UNKNOWN: Duration = Duration::from_millis(100);
 

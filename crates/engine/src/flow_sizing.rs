@@ -330,7 +330,7 @@ impl WideSegment {
 
 impl Frames {
     /// Returns the number of frames of a segment of `len` bytes, including the IP header.
-    fn count(&self, len: u16) -> u16 {
+    pub(crate) fn count(&self, len: u16) -> u16 {
         len.saturating_sub(self.header_len).div_ceil(self.room).max(1)
     }
 

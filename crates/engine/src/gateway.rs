@@ -296,7 +296,7 @@ impl Gateway {
     }
 
     /// Returns the destinations to which the host should send shorter segments than its interface allows, each with the
-    /// MTU of its route in bytes. Empty unless [`SideSettings::sets_route_mtus`](crate::SideSettings) is set.
+    /// MTU of its route in bytes. Empty unless [`SideSettings::route_mtu_max`](crate::SideSettings) is set.
     pub fn route_mtus(&self) -> impl Iterator<Item = (Address, u16)> {
         self.connections.route_mtus.all()
     }

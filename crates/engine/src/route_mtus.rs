@@ -4,17 +4,18 @@
 //! shorter route MTU makes the host send the segments that the [segment policy](crate::flow_sizing) allows, and
 //! none need be cut. This is the interface between driver and host that G27 asks for (X6).
 //!
-//! An MTU falls at once, to the shortest length that a flow to the destination may have. It rises in steps of at
-//! least [`STEP`]. The host counts its congestion window in segments, so it may send more bytes at once after each
-//! step (C26). A step at most doubles the length, as slow start at most doubles the window in a round trip.
+//! An MTU falls at once, to the shortest length that a flow to the destination may have. It rises in steps that are at
+//! least [`STEP`] apart, after the last packet of a flow that may have no longer segments. The host counts its
+//! congestion window in segments, so it may send more bytes at once after each step (C26). A step at most doubles the
+//! length, as slow start at most doubles the window in a round trip.
 //!
 //! Packets that fit the link do not cross the gateway. So nothing is learned about a destination whose MTU is that
-//! of the link. Its MTU rises after a time, which doubles each time up to ten minutes (C24).
+//! of the link. Its MTU rises after a back-off time, which doubles each time up to ten minutes (C24).
 //!
 //! # Law
 //!
-//! An MTU falls only after a flow was limited. It rises within [`HOLDS`] after it fell to the MTU of the link, and
-//! an MTU without packets ends after the longest of them.
+//! An MTU falls only after a flow was limited. One of the link rises within its back-off time, and any other rises
+//! within the shortest back-off time if no packet comes.
 
 use crate::flow_sizing::{Frames, WideSegment};
 use crate::keyed_hash::{Secret, TableKey};
@@ -40,21 +41,21 @@ struct RouteKey {
 struct RouteMtu {
     /// The number of frames that a segment fills.
     count: u16,
-    /// The number of frames of the longest segment of the host.
+    /// The number of frames of the longest segment of the host. With this count, the destination needs no route.
     full: u16,
     frames: Frames,
-    /// The time of the last change.
-    changed: Time,
+    /// The time of the last fall or rise, or of the last packet of a flow that may have no longer segments.
+    held: Time,
     /// The time since which losses before it do not count.
     restarted: Time,
-    /// Index of the time in [`HOLDS`] after which the MTU of the link rises.
-    hold: u8,
+    /// Index of the next back-off time.
+    backoff: u8,
 }
 
 impl RouteMtus {
     pub(crate) fn new(secret: Secret) -> RouteMtus {
-        let routes = FairTable::new(COUNT_MAX * CHARGE, &HOLDS, secret);
-        RouteMtus { routes, is_changed: false }
+        let routes = FairTable::new(COUNT_MAX * CHARGE, &BACKOFFS, secret);
+        RouteMtus { routes, is_changed: true }
     }
 
     /// Sets the hash key. The table must be empty.
@@ -62,54 +63,56 @@ impl RouteMtus {
         self.routes.set_key(key);
     }
 
-    /// Takes a segment of a flow whose segments may fill at most `allowed` frames.
-    pub(crate) fn take(&mut self, now: Time, to: (Address, Version), segment: &WideSegment, allowed: u16) {
+    /// Takes a segment of a flow whose segments may fill at most `allowed` frames. `mtu_max` is the MTU of routes to
+    /// other destinations, in bytes.
+    pub(crate) fn take(
+        &mut self,
+        now: Time,
+        to: (Address, Version),
+        segment: &WideSegment,
+        allowed: u16,
+        mtu_max: u16,
+    ) {
         let key = RouteKey::of(to);
-        let own = segment.frame_count();
-        match self.routes.find(&key) {
-            Some(at) => {
-                let before = self.routes.slot_mut(at).count;
-                if before > 1 {
-                    self.routes.refresh(now, at, HOLD_MAX);
-                }
-                let route = self.routes.slot_mut(at);
-                route.full = route.full.max(own);
-                if allowed < before {
-                    self.lower(now, at, allowed);
-                } else if allowed > before && now.since(route.changed) >= STEP {
-                    let count = allowed.min(before.saturating_mul(2));
-                    (route.count, route.changed) = (count, now);
-                    self.is_changed = true;
-                    if count >= route.full {
-                        self.routes.remove(at);
-                    }
-                }
+        let at = match self.routes.find(&key) {
+            Some(at) => at,
+            None if allowed < segment.frame_count() => {
+                let (frames, full) = (segment.frames(), segment.frames().count(mtu_max));
+                let route = RouteMtu { count: full, full, frames, held: now, restarted: Time::ZERO, backoff: 0 };
+                self.routes.insert(now, key, route, CHARGE, BACKOFF_MAX)
             }
-            None if allowed < own => {
-                let frames = segment.frames();
-                let route =
-                    RouteMtu { count: own, full: own, frames, changed: now, restarted: Time::ZERO, hold: 0 };
-                let at = self.routes.insert(now, key, route, CHARGE, HOLD_MAX);
-                self.lower(now, at, allowed);
-                while let Some(at) = self.routes.over_limit() {
-                    self.routes.remove(at);
-                }
+            None => return,
+        };
+        let route = self.routes.slot_mut(at);
+        let before = route.count;
+        if allowed < before {
+            self.lower(now, at, allowed.max(1));
+        } else {
+            if allowed == before {
+                route.held = now;
+            } else if before < route.full && now.since(route.held) >= STEP {
+                route.raise(now, allowed);
+                self.is_changed = true;
             }
-            None => {}
+            // Packets above the link's MTU show losses, so no time-out is needed to try longer segments.
+            // A destination without a route is soon forgotten, with its back-off time.
+            if before > 1 && before < route.full {
+                self.routes.refresh(now, at, BACKOFF_MAX);
+            }
+        }
+        while let Some(at) = self.routes.over_limit() {
+            self.routes.remove(at);
+            self.is_changed = true;
         }
     }
 
-    /// Lowers an MTU to `allowed` frames.
-    fn lower(&mut self, now: Time, at: Handle, allowed: u16) {
+    /// Lowers an MTU to `count` frames.
+    fn lower(&mut self, now: Time, at: Handle, count: u16) {
         let route = self.routes.slot_mut(at);
-        let count = allowed.max(1);
-        self.is_changed |= count != route.count;
-        (route.count, route.changed) = (count, now);
-        if count == 1 {
-            let hold = HOLDS[usize::from(route.hold)];
-            route.hold = (route.hold + 1).min(HOLDS.len() as u8 - 1);
-            self.routes.refresh(now, at, hold);
-        }
+        (route.count, route.held) = (count, now);
+        let timeout = if count == 1 { route.next_backoff() } else { BACKOFF_MAX };
+        self.routes.refresh(now, at, timeout);
+        self.is_changed = true;
     }
 
     /// Whether a flow to this destination that last sent at `last` begins anew, without its former losses.
@@ -118,17 +121,21 @@ impl RouteMtus {
         route.is_some_and(|route| last < route.restarted)
     }
 
-    /// Raises the MTUs that were those of the link for their time. Ends those without packets.
+    /// Raises the MTUs whose time is over. Forgets those that are not shortened any more.
     pub(crate) fn expire(&mut self, now: Time) {
         while let Some(at) = self.routes.overdue(now) {
-            self.is_changed = true;
             let route = self.routes.slot_mut(at);
-            if route.count > 1 {
+            if route.count >= route.full {
                 self.routes.remove(at);
                 continue;
             }
-            (route.count, route.changed, route.restarted) = (2, now, now);
-            self.routes.refresh(now, at, HOLD_MAX);
+            if route.count == 1 {
+                route.restarted = now;
+            }
+            route.raise(now, route.full);
+            let timeout = if route.count < route.full { BACKOFFS[0] } else { BACKOFF_MAX };
+            self.routes.refresh(now, at, timeout);
+            self.is_changed = true;
         }
     }
 
@@ -144,7 +151,22 @@ impl RouteMtus {
 
     /// Returns each destination with its MTU, in bytes.
     pub(crate) fn all(&self) -> impl Iterator<Item = (Address, u16)> {
-        self.routes.entries().map(|(key, route)| (key.to, route.frames.route_mtu(route.count)))
+        let shortened = self.routes.entries().filter(|(_, route)| route.count < route.full);
+        shortened.map(|(key, route)| (key.to, route.frames.route_mtu(route.count)))
+    }
+}
+
+impl RouteMtu {
+    /// Raises the MTU by a step, to at most `allowed` frames.
+    fn raise(&mut self, now: Time, allowed: u16) {
+        (self.count, self.held) = (self.count.saturating_mul(2).min(allowed).min(self.full), now);
+    }
+
+    /// Returns the back-off time, which doubles with each call.
+    fn next_backoff(&mut self) -> Duration {
+        let backoff = BACKOFFS[usize::from(self.backoff)];
+        self.backoff = (self.backoff + 1).min(BACKOFFS.len() as u8 - 1);
+        backoff
     }
 }
 
@@ -165,19 +187,19 @@ impl Key for RouteKey {
     }
 }
 
-/// Minimum time between two changes of which the second raises the MTU: several round trips of most paths.
+/// Minimum time before an MTU rises: several round trips of most paths.
 const STEP: Duration = Duration::from_secs(1);
 /// The times after which an MTU that fell to that of the link rises.
-const HOLDS: [Duration; 7] = [
+const BACKOFFS: [Duration; 7] = [
     Duration::from_secs(10),
     Duration::from_secs(20),
     Duration::from_secs(40),
     Duration::from_secs(80),
     Duration::from_secs(160),
     Duration::from_secs(320),
-    HOLD_MAX,
+    BACKOFF_MAX,
 ];
-const HOLD_MAX: Duration = Duration::from_secs(600);
+const BACKOFF_MAX: Duration = Duration::from_secs(600);
 /// Maximum number of destinations. Each is a route of the host.
 const COUNT_MAX: usize = 1_024;
 /// Charge of a destination. All charges are equal, so the limit is a number.

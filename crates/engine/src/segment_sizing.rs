@@ -24,8 +24,9 @@ pub(crate) struct SegmentSizing {
     exempt: Vec<Exempt>,
     /// The MTU of the narrow link, in bytes.
     mtu: u16,
-    /// Whether destinations get a route MTU for the segments that their flows may have.
-    sets_route_mtus: bool,
+    /// The MTU of the host's routes, in bytes, if destinations whose segments must be shorter get a route MTU of their
+    /// own.
+    route_mtu_max: Option<u16>,
 }
 
 impl SegmentSizing {
@@ -35,10 +36,10 @@ impl SegmentSizing {
         policies: Prefixes<SegmentPolicy>,
         exempt: Vec<Exempt>,
         mtu: u16,
-        sets_route_mtus: bool,
+        route_mtu_max: Option<u16>,
     ) -> Option<SegmentSizing> {
         let is_needed = policies.any(|policy| *policy != SegmentPolicy::Segment);
-        is_needed.then_some(SegmentSizing { policies, exempt, mtu, sets_route_mtus })
+        is_needed.then_some(SegmentSizing { policies, exempt, mtu, route_mtu_max })
     }
 
     /// Takes a packet toward the narrow side. Sets the limit of its segments, if they may exceed the MTU.
@@ -74,15 +75,16 @@ impl SegmentSizing {
                 let Some(sizing) = flows.sizing(now, packet, Toward::Narrow.direction()) else { return };
                 let to = (destination, packet.ip().version);
                 let goes_on = |sizing: &FlowSizing| {
-                    sizing.policy == policy && !(self.sets_route_mtus && route_mtus.is_restarted(to, sizing.last()))
+                    sizing.policy == policy
+                        && !(self.route_mtu_max.is_some() && route_mtus.is_restarted(to, sizing.last()))
                 };
                 let sizing = match sizing {
                     Some(sizing) if goes_on(sizing) => sizing,
                     _ => sizing.insert(Box::new(FlowSizing::new(now, policy, &segment))),
                 };
                 let len_max = sizing.take(now, &segment, ledger);
-                if self.sets_route_mtus {
-                    route_mtus.take(now, to, &segment, sizing.allowed());
+                if let Some(mtu_max) = self.route_mtu_max {
+                    route_mtus.take(now, to, &segment, sizing.allowed(), mtu_max);
                 }
                 len_max
             }

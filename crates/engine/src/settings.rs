@@ -71,9 +71,10 @@ pub struct SideSettings {
     /// The treatment of TCP segments above the MTU, by destination. Only for packets toward a narrow side that is no
     /// border's.
     pub segment_policies: Prefixes<SegmentPolicy>,
-    /// Whether destinations get a route MTU by the segment policy of their flows: see
-    /// [`Gateway::route_mtus`](crate::Gateway::route_mtus).
-    pub sets_route_mtus: bool,
+    /// The MTU of the host's routes, in bytes. Destinations whose segments must be shorter then get a route MTU of their
+    /// own: see [`Gateway::route_mtus`](crate::Gateway::route_mtus). `None`: none get one. Only with
+    /// [`SegmentPolicy::Dynamic`].
+    pub route_mtu_max: Option<u16>,
     /// Whether packets above the MTU are fragmented.
     pub fragment: Toggle,
     /// Division of a payload among fragments or segments.
@@ -251,7 +252,7 @@ impl SideSettings {
             exempt: Vec::new(),
             segment: Toggle::On,
             segment_policies: Prefixes::new(SegmentPolicy::Segment),
-            sets_route_mtus: false,
+            route_mtu_max: None,
             fragment: Toggle::On,
             split: Split::Max,
             segment_size: [SegmentSize::Maximise; 2],
@@ -392,7 +393,7 @@ impl Side {
                 settings.segment_policies.clone(),
                 settings.exempt.clone(),
                 settings.mtu,
-                settings.sets_route_mtus,
+                settings.route_mtu_max,
             ),
             sizing: Sizing {
                 mtu: settings.mtu,

@@ -135,7 +135,7 @@ impl StageShape {
             coalesces_udp: self.udp,
             segment_size: [gso_packets; 2],
             segment_policies: Prefixes::new(self.segments),
-            sets_route_mtus: true,
+            route_mtu_max: Some(u16::MAX),
             ..SideSettings::new(self.mtu, if self.is_source { Position::Source } else { Position::Transit })
         })
     }

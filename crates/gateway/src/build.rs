@@ -86,7 +86,7 @@ fn side(config: &Config, toward: Toward, offloads: Offloads) -> SideSettings {
         hold: side.hold,
         exempt: side.exempt.clone(),
         segment_policies: side.segment_policies(),
-        sets_route_mtus: side.route_mtu == Toggle::On,
+        route_mtu_max: (side.route_mtu == Toggle::On).then_some(config.wide.mtu),
         segment: side.segment,
         fragment: side.fragment,
         split: side.split,

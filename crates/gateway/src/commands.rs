@@ -13,6 +13,7 @@ use packet::Time;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -104,6 +105,8 @@ struct Shared {
     stops: AtomicBool,
     /// The worker's last snapshot; `None` while the worker runs.
     last: Mutex<Option<Snapshot>>,
+    /// The worker's destinations with a route MTU of their own.
+    route_mtus: Mutex<Vec<(IpAddr, u16)>>,
 }
 
 impl fmt::Debug for Command {
@@ -131,6 +134,7 @@ pub fn commands() -> io::Result<(WorkerHandle, Commands)> {
         beats: AtomicU64::new(0),
         stops: AtomicBool::new(false),
         last: Mutex::default(),
+        route_mtus: Mutex::default(),
     });
     Ok((WorkerHandle { shared: Arc::clone(&shared) }, Commands { shared, heartbeat: None }))
 }
@@ -175,6 +179,11 @@ impl Commands {
         self.shared.commands.take()
     }
 
+    /// Stores the destinations with a route MTU of their own. [`WorkerHandle::route_mtus`] returns them.
+    pub fn set_route_mtus(&self, route_mtus: Vec<(IpAddr, u16)>) {
+        *self.shared.route_mtus.lock().unwrap_or_else(PoisonError::into_inner) = route_mtus;
+    }
+
     /// Stores the last snapshot of the worker, which is ending. [`WorkerHandle::last`] returns it.
     pub fn leave(&self, last: Snapshot) {
         *self.shared.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
@@ -193,6 +202,12 @@ impl WorkerHandle {
     pub fn stop(&self) {
         self.shared.stops.store(true, Ordering::Release);
         self.wake();
+    }
+
+    /// Returns the destinations to which the host should send shorter segments than its interface allows, each with the
+    /// MTU of its route in bytes. Does not wait for the worker.
+    pub fn route_mtus(&self) -> Vec<(IpAddr, u16)> {
+        self.shared.route_mtus.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns the number of rounds that the worker has made since its start. A running worker makes at least four

@@ -58,13 +58,13 @@ impl PeerHandoff {
 
     /// Copies a packet of this direction to its flow's worker. Returns false if this worker has to send the packet.
     ///
-    /// Only reassembled TCP packets, and ICMP errors about TCP packets, are ever handed over.
-    pub fn give(&mut self, direction: usize, packet: &Packet) -> bool {
+    /// Only reassembled TCP packets are ever handed over, and if `takes_icmp`, ICMP errors about TCP packets.
+    pub fn give(&mut self, direction: usize, packet: &Packet, takes_icmp: bool) -> bool {
         if self.is_closed || packet.fragmentation.is_some() || packet.ip().fragment.is_some() {
             return false;
         }
         let frame = packet.frame();
-        let Some(number) = self.worker_of(packet) else { return false };
+        let Some(number) = self.worker_of(packet, takes_icmp) else { return false };
         let Some(to) = self.boxes.get(number).filter(|_| number != self.number) else { return false };
         let (link_type, checksum, gso) = (packet.link_type(), packet.checksum, packet.gso);
         let fragments = packet.max_fragment_len().map(|len| (len, packet.ip().id));
@@ -87,12 +87,12 @@ impl PeerHandoff {
     }
 
     /// Returns the number of the worker of the TCP connection that a packet belongs to, or is an ICMP error about.
-    fn worker_of(&self, packet: &Packet) -> Option<usize> {
+    fn worker_of(&self, packet: &Packet, takes_icmp: bool) -> Option<usize> {
         let count = self.boxes.len();
         if packet.is_tcp() {
             return Some(steer::worker(packet.link_type(), packet.frame(), count));
         }
-        let report = TooBigReport::read(packet)?;
+        let report = TooBigReport::read(packet).filter(|_| takes_icmp)?;
         let ends = [report.source, report.destination].map(|(address, port)| (address.into(), port));
         Some(steer::connection_worker(ends, count))
     }

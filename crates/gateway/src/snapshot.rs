@@ -12,7 +12,6 @@ use offload::flow_offload::OffloadStats;
 use packet::{Packet, SplitFrame};
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::net::IpAddr;
 use std::ops::AddAssign;
 use std::time::Duration;
 
@@ -36,9 +35,6 @@ pub struct Snapshot {
     pub losses: Losses,
     /// Number of times that the worker woke up from sleep since its start.
     pub wake_count: u64,
-    /// Destinations to which the host should send shorter segments than its interface allows, each with the MTU of
-    /// its route in bytes.
-    pub route_mtus: Vec<(IpAddr, u16)>,
 }
 
 /// The state of one direction of a worker.
@@ -137,7 +133,7 @@ pub struct HandoffStats {
     pub sent: u64,
     /// The packets sent to peer workers, by direction: to the narrow endpoint, then to the wide endpoint.
     pub sent_directions: [u64; 2],
-    /// Packets received from the workers that reassembled them.
+    /// Packets received from peer workers.
     pub received: u64,
     /// Packets that this worker sent itself because the queue of the flow's worker was full or closed.
     pub refused: u64,

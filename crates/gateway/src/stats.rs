@@ -78,7 +78,7 @@ pub struct MetricGroup {
 }
 
 /// Counters of packets handed between workers: TCP packets that one worker reassembled and whose connection belongs
-/// to another worker.
+/// to another worker, and ICMP errors about such connections at a border.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HandoffFigures {
@@ -280,9 +280,9 @@ counters! {
 counters! {
     /// Counters of packets handed between workers.
     PeerCounter of HandoffFigures {
-        Sent "sent" was "given" "packets" sent "Reassembled TCP packets that were sent to the worker of their flow."
-        Received "received" was "taken" "packets" received "Reassembled TCP packets that were received from other workers."
-        Refused "refused" "packets" refused "Reassembled TCP packets that left at the worker that reassembled them: the other one's queue was full, or it had ended."
+        Sent "sent" was "given" "packets" sent "Reassembled TCP packets, and ICMP errors, that were sent to the worker of their flow."
+        Received "received" was "taken" "packets" received "Reassembled TCP packets, and ICMP errors, that were received from other workers."
+        Refused "refused" "packets" refused "Reassembled TCP packets, and ICMP errors, of another worker's flow that were sent here: its queue was full, or it had ended."
     }
 }
 

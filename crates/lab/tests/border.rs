@@ -232,7 +232,7 @@ fn datagrams_pass_unchanged_and_long_ones_give_icmp_errors() {
     three_hosts.clear(middle).unwrap();
 }
 
-// X5: pacing is the kernel's. No packet of a train overtakes or bypasses the queueing discipline.
+// X5: pacing is the kernel's.
 #[test]
 fn a_queueing_discipline_paces_all_that_a_border_cuts() {
     for offloading in [Offloading::Off, Offloading::On] {
@@ -277,6 +277,7 @@ fn a_queueing_discipline_paces_all_that_a_border_cuts() {
             (before, bytes) = (time, bytes + len);
         }
         assert!(bytes > 2.6e6, "{offloading:?}: {bytes} bytes seen");
+        assert_eq!(offloaded(&middle, 0).frames > 0, offloading == Offloading::On, "{offloading:?}");
         check_counters(&middle);
         three_hosts.clear(middle).unwrap();
     }

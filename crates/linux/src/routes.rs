@@ -37,6 +37,8 @@ pub struct Route {
     /// Configured MTU of the route, in bytes; `None` if there is none. An answer of [`Netlink::route_to`] may
     /// instead contain a path MTU that the kernel has learned.
     pub mtu: Option<u32>,
+    /// MSS that TCP announces to the destinations, in bytes; `None` if the kernel derives it from the MTU.
+    pub advertised_mss: Option<u32>,
     /// Automatic end of the route; `None` if the route stays until it is removed. In routes that the kernel
     /// returned, always `None`.
     pub ends: Option<RouteLifetime>,
@@ -110,6 +112,7 @@ impl Route {
             source: None,
             metric: 0,
             mtu: None,
+            advertised_mss: None,
             ends: None,
             is_plain: true,
         }
@@ -385,7 +388,9 @@ fn write(route: &Route) -> RouteMessage {
     }
     attributes.extend(route.source.map(|source| RouteAttribute::PrefSource(source.into())));
     attributes.extend((route.metric > 0).then_some(RouteAttribute::Priority(route.metric)));
-    attributes.extend(route.mtu.map(|mtu| RouteAttribute::Metrics(vec![RouteMetric::Mtu(mtu)])));
+    let mss = route.advertised_mss.map(RouteMetric::Advmss);
+    let metrics: Vec<_> = route.mtu.map(RouteMetric::Mtu).into_iter().chain(mss).collect();
+    attributes.extend((!metrics.is_empty()).then_some(RouteAttribute::Metrics(metrics)));
     message
 }
 

@@ -63,7 +63,8 @@ pub struct Rewrite {
     #[arg(long, value_enum, value_name = "POLICY")]
     pub segment_policy: Option<Segments>,
 
-    /// Never hold segments of these latency-sensitive flows: 192.0.2.0/24, :22 or 192.0.2.7:22; may be repeated
+    /// Never hold segments of these latency-sensitive flows, and never send them above the MTU: 192.0.2.0/24, :22 or
+    /// 192.0.2.7:22; may be repeated
     #[arg(long, value_name = "FLOW", value_delimiter = ',', value_parser = exempt)]
     pub exempt: Vec<Exempt>,
 

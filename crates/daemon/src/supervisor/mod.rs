@@ -26,10 +26,12 @@ use crate::messages::{Begin, Done, Received, SupervisorRequest, ToSupervisor, To
 use crate::notify::Notify;
 use crate::own_addresses;
 use crate::roles::HostChanges;
+use crate::service::ROUTE_MTUS_MAX;
 use crate::stderr_log::StderrLog;
 pub use child::WORK;
 use child::{Child, ENDED, State};
 use config::{Config, Problems};
+use engine::Toggle;
 use gateway::snapshot::Losses;
 use linux::descriptors::Signals;
 use offload::heartbeat::{FailOpen, Heartbeat};
@@ -257,7 +259,14 @@ impl Supervisor {
         child.heard_at = Instant::now();
     }
 
-    fn set_route_mtus(&self, route_mtus: Vec<(IpAddr, u16)>) {
+    /// Sets the routes to these destinations, as far as the configuration allows: a worker process has no privileges.
+    fn set_route_mtus(&self, mut route_mtus: Vec<(IpAddr, u16)>) {
+        let narrow = &self.config.narrow;
+        if narrow.route_mtu == Toggle::Off {
+            route_mtus.clear();
+        }
+        route_mtus.truncate(ROUTE_MTUS_MAX);
+        route_mtus.iter_mut().for_each(|(_, mtu)| *mtu = narrow.mtu.max(*mtu));
         if let Some(host_changes) = &self.host_changes {
             host_changes.set_route_mtus(route_mtus);
         }
@@ -280,8 +289,10 @@ impl Supervisor {
 
     /// Handles the end of a worker process. `had_begun` tells whether it had begun to process packets.
     fn on_worker_death(&mut self, how: &str, had_begun: bool) {
-        // The next process knows no losses.
-        self.set_route_mtus(Vec::new());
+        if self.successor.is_none() {
+            // The next process knows no losses.
+            self.set_route_mtus(Vec::new());
+        }
         // Clients of the dead process get no answer any more. After a hand-over, the waiting clients are clients of
         // the successor.
         if self.successor.as_ref().is_none_or(|successor| successor.pipe.is_some()) {

@@ -205,7 +205,7 @@ fn an_error_about_data_that_the_kernel_forwarded_lowers_the_size() {
         assert_eq!(net.push(NARROW, &right), []);
         assert_eq!(net.retired(Reason::IcmpRefused), 1, "IPv{version}: the data in flight is unknown");
         for seq in [acked - 1, sent] {
-            net.gateway.connections_mut().unwrap().on_offloaded_data(ends, acked, sent);
+            net.gateway.connections_mut().unwrap().on_offloaded_data(ends, Some(acked), sent);
             let wrong = net.too_big(&about(seq), 1_400);
             assert_eq!(net.push(NARROW, &wrong), [], "IPv{version}: {seq} is not in flight");
         }
@@ -215,9 +215,9 @@ fn an_error_about_data_that_the_kernel_forwarded_lowers_the_size() {
         // The flow returns to the border, and its packets have the new size.
         assert_eq!(longest(&net.send(3 * WIDE_LEN)), 1_400);
         net.acknowledge(4 * WIDE_LEN);
-        // What the kernel said before is not believed afterwards.
+        // Older numbers from the kernel are ignored.
         net.send(4 * WIDE_LEN);
-        net.gateway.connections_mut().unwrap().on_offloaded_data(ends, acked, sent);
+        net.gateway.connections_mut().unwrap().on_offloaded_data(ends, Some(acked), sent);
         let late = net.too_big(&about(acked), 1_300);
         assert_eq!(net.push(NARROW, &late), []);
         assert_eq!((net.retired(Reason::IcmpRefused), net.retired(Reason::IcmpUsed)), (4, 1));

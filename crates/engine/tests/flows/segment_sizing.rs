@@ -371,9 +371,11 @@ fn a_flood_of_flows_uses_no_more_memory_than_allowed() {
 fn following(version: u8) -> Host {
     let host = Host::with(|settings| {
         settings.sides[TOWARD_NARROW].segment_policies = Prefixes::new(SegmentPolicy::Dynamic);
-        settings.sides[TOWARD_NARROW].sets_route_mtus = true;
+        settings.sides[TOWARD_NARROW].route_mtu_max = Some(9_000);
     });
-    Host { version, ..host }
+    let mut host = Host { version, ..host };
+    assert!(host.gateway.take_route_change(), "a new gateway has none");
+    host
 }
 
 impl Host {
@@ -464,13 +466,76 @@ fn a_destination_that_loses_again_waits_longer_each_time() {
 #[test]
 fn few_losses_lower_a_route_mtu_only_as_far_as_needed() {
     let mut host = following(4);
-    host.lose(300, 8);
+    host.lose(290, 8);
     assert_eq!(host.route_mtu(), Some(20 + 6 * 1_480), "six frames");
-    // Without packets, it ends after ten minutes.
+    // Another connection without losses raises nothing while this one sends.
+    let first = host.ports;
+    for _ in 0..20 {
+        for port in [first[0], 50_000] {
+            host.ports[0] = port;
+            host.send(1);
+        }
+        host.now = host.now + 10 * RTT;
+        assert_eq!(host.route_mtu(), Some(20 + 6 * 1_480));
+    }
+    // When this one is silent, it does.
+    host.now = host.now + Duration::from_secs(1);
+    host.send(1);
+    assert_eq!(host.route_mtu(), None);
+}
+
+#[test]
+fn without_packets_a_route_mtu_ends_and_at_a_reload_too() {
+    let mut host = following(4);
+    host.lose(300, 8);
     host.now = host.now + Duration::from_secs(599);
     assert!(host.route_mtu().is_some());
     host.now = host.now + Duration::from_secs(2);
     assert_eq!(host.route_mtu(), None);
+    host.lose(100, 8);
+    // From the link's MTU it rises step by step, without packets too.
+    let mut mtus = Vec::new();
+    for _ in 0..40 {
+        mtus.push(host.route_mtu());
+        host.now = host.now + Duration::from_secs(1);
+    }
+    mtus.dedup();
+    assert_eq!(mtus, [Some(1_500), Some(2_980), Some(5_940), None]);
+    host.lose(100, 8);
+    assert_eq!(host.route_mtu(), Some(1_500));
+    let mut settings = GatewaySettings::usual(GatewayRole::WideInterface, 9_000, 1_400);
+    settings.sides[TOWARD_NARROW].segment_policies = Prefixes::new(SegmentPolicy::Dynamic);
+    host.gateway.replace(host.now, &settings, Secrets::both(Secret::new(7)));
+    assert!(host.gateway.take_route_change());
+    assert_eq!(host.route_mtu(), None);
+}
+
+#[test]
+fn a_destination_keeps_its_back_off_time_until_ten_minutes_without_a_route() {
+    for (pause, expected) in [(60, 20), (700, 10)] {
+        let mut host = following(4);
+        host.lose(100, 8);
+        // It reaches its full length without a loss, and is used for a while.
+        assert_eq!(host.changes(Duration::from_secs(20)).last().unwrap().1, None);
+        host.changes(Duration::from_secs(pause));
+        host.lose(100, 10);
+        assert_eq!(host.route_mtu(), Some(1_500));
+        let [(rises, _), ..] = host.changes(Duration::from_secs(30))[..] else { panic!("it rises") };
+        assert!((expected - 2..=expected).contains(&rises), "{rises} s after a pause of {pause} s");
+    }
+}
+
+#[test]
+fn a_short_segment_does_not_shorten_the_steps() {
+    let mut host = following(4);
+    let short = tcp(4).from(testkit::host(4, 1)).to(testkit::host(4, 2)).ports(40_000, 80);
+    let short = short.seq(1).flags(ACK).ip_flags(DF).stamped(1, 1).payload(noise(4_000, 1));
+    for _ in 0..3 {
+        host.push(&short, 1);
+    }
+    assert_eq!(host.route_mtu(), Some(1_500));
+    let changes: Vec<_> = host.changes(Duration::from_secs(20)).into_iter().map(|(_, mtu)| mtu).collect();
+    assert_eq!(changes, [Some(2_980), Some(5_940), None]);
 }
 
 #[test]

@@ -112,9 +112,10 @@ impl Worker {
         let ends = [source, destination];
         let flow = Flow::between(ends.map(|(address, port)| (address.into(), port)));
         let [wide, narrow] = &mut self.ends;
-        let sent = wide.port.flow_offload().and_then(|flow_offload| flow_offload.sent_of(flow));
+        // Read first: later acknowledgements then leave some data in flight.
         let acked = narrow.port.flow_offload().and_then(|flow_offload| flow_offload.acked_of(flow.reversed()));
-        if let (Some(sent), Some(acked), Some(connections)) = (sent, acked, self.gateway.connections_mut()) {
+        let sent = wide.port.flow_offload().and_then(|flow_offload| flow_offload.sent_of(flow));
+        if let (Some(sent), Some(connections)) = (sent, self.gateway.connections_mut()) {
             connections.on_offloaded_data(ends, acked, sent);
         }
     }

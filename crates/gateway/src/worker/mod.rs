@@ -145,6 +145,10 @@ impl Worker {
             }
             self.set_redirect();
             self.tell_raised(now);
+            if self.gateway.take_route_change() {
+                let route_mtus = self.gateway.route_mtus().map(|(to, mtu)| (to.into(), mtu));
+                self.commands.set_route_mtus(route_mtus.collect());
+            }
             if ready[ORDERS] {
                 // Clear first: later commands set the event again.
                 self.commands.clear();
@@ -282,7 +286,8 @@ impl Worker {
         while let Some(leaving) = self.gateway.next(direction) {
             match leaving {
                 Egress::Forward(packet) => {
-                    if self.peers.as_mut().is_some_and(|peers| peers.give(direction, &packet)) {
+                    let takes_icmp = direction == TO_WIDE && self.gateway.connections().is_some();
+                    if self.peers.as_mut().is_some_and(|peers| peers.give(direction, &packet, takes_icmp)) {
                         self.gateway.recycle(direction, packet);
                     } else {
                         self.send(direction, packet, self.path.exit(direction));
@@ -341,18 +346,7 @@ impl Worker {
         let ends = [wide.snapshot(), narrow.snapshot()];
         let (processor_time, wake_count) = (thread_time(), linux::clock::wake_count());
         let (handed_over, losses) = (self.handed_over, self.losses);
-        let route_mtus = self.gateway.route_mtus().map(|(to, mtu)| (to.into(), mtu)).collect();
-        Snapshot {
-            directions,
-            ends,
-            path: self.path,
-            processor_time,
-            wake_count,
-            peers,
-            handed_over,
-            losses,
-            route_mtus,
-        }
+        Snapshot { directions, ends, path: self.path, processor_time, wake_count, peers, handed_over, losses }
     }
 }
 

@@ -168,7 +168,7 @@ impl Worker {
         self.gateway.recycle(direction, packet);
     }
 
-    /// Processes the packets that peer workers reassembled for flows of this worker.
+    /// Processes the packets of this worker's flows that peer workers reassembled or received.
     pub(super) fn receive_from_peers(&mut self, now: Time) {
         while let Some(rebuilt) = self.peers.as_mut().and_then(PeerHandoff::take) {
             self.push_rebuilt(now, &rebuilt);

@@ -299,11 +299,11 @@ fn a_busy_workers_queue_is_long_and_in_order() {
     let mut peers = PeerHandoff::of(&handles);
     let (mut giver, mut taker) = (peers.remove(0), peers.remove(0));
     let packet = segment_of_worker(1);
-    let gave = (0..1_000_000).take_while(|_| giver.give(0, &packet)).count();
+    let gave = (0..1_000_000).take_while(|_| giver.give(0, &packet, false)).count();
     assert!((10_000..1_000_000).contains(&gave), "{gave}");
     assert_eq!((giver.moved().sent, giver.moved().refused), (gave as u64, 1));
     assert!(taker.take().is_some());
-    assert!(giver.give(0, &packet), "there is room again");
+    assert!(giver.give(0, &packet, false), "there is room again");
 }
 
 #[test]
@@ -321,17 +321,18 @@ fn an_icmp_error_about_a_flow_reaches_the_flows_worker() {
             let error = error.from(host(version, 3)).payload(&about[..100]).bytes();
             let packet = Frame::copy(&error, LinkType::Ip, Ingress(1), &mut pool).expect("it is a packet");
             let number = offload::steer::worker(LinkType::Ip, &about, 2);
-            assert_eq!(giver.give(1, &packet), number == 1, "IPv{version}: port {port}");
+            assert_eq!(giver.give(1, &packet, true), number == 1, "IPv{version}: port {port}");
             if let Some(taken) = taker.take() {
                 assert_eq!((taken.direction, taken.frame), (1, error));
             }
+            assert!(!giver.give(1, &packet, false), "only a border validates it");
             counts[number] += 1;
             pool.give(packet.into_buffer());
         }
         assert!(counts.iter().all(|count| *count > 20), "{counts:?}");
         let other = icmp(version, 3, 1).payload([0; 60]).bytes();
         let other = Frame::copy(&other, LinkType::Ip, Ingress(1), &mut pool).expect("it is a packet");
-        assert!(!giver.give(1, &other), "it is about no flow");
+        assert!(!giver.give(1, &other, true), "it is about no flow");
     }
 }
 
@@ -357,7 +358,7 @@ fn packets_from_peers_survive_the_end_of_a_worker() {
                         None => handles[1].stop(),
                     }
                 }
-                gave += u64::from(giver.give(0, &packet));
+                gave += u64::from(giver.give(0, &packet, false));
             }
             running.join().expect("it ends");
             let handed_frames = reader.join().expect("it is read");
@@ -376,7 +377,7 @@ fn a_packet_from_a_peer_wakes_a_worker_that_runs_a_command() {
     let (mut giver, taker) = (peers.remove(0), peers.remove(0));
     let (mut worker, left) = worker_by(&[], commands.remove(1), Some(taker));
     let running = thread::spawn(move || worker.run());
-    let gives = move |_, _: &mut Gateway| assert!(giver.give(0, &segment_of_worker(1)));
+    let gives = move |_, _: &mut Gateway| assert!(giver.give(0, &segment_of_worker(1), false));
     assert!(handles[1].give(Command::Change(Box::new(gives))));
     let began = Instant::now();
     while left.lock().expect("nobody panics").is_empty() {

@@ -44,7 +44,8 @@ mod tags;
 use layout::{
     ACKED_AT, BLOCK_LEN, BYTES_AT, DONE_AT, ENDED, FRAMES_AT, GROWS_AT, HAS_ACK_AT, HAS_SENT_AT, HEADER_LEN,
     KEY_AT, KEY_WORDS, LAST_AT, LEFT_AT, LEN_MAX_AT, LOST_AT, NEVER, PACKETS_IN_AT, PACKETS_OUT_AT, PORTS_WORD,
-    RECEIVED_AT, SENT_AT, SINGLES_AT, SLOT_BITS, SLOT_COUNT, SLOT_LEN, SPREAD, TO_AT, UNTIL_AT, USED_AT, VERSION_WORD,
+    RECEIVED_AT, SENT_AT, SINGLES_AT, SLOT_BITS, SLOT_COUNT, SLOT_LEN, SPREAD, TO_AT, UNTIL_AT, USED_AT,
+    VERSION_WORD,
 };
 use program::Settings;
 pub(crate) use program::{AT_A_SOCKET, Beats, filter, unless_noted};
@@ -280,7 +281,11 @@ impl FlowOffload {
     /// left to the worker. Does nothing if the flow is already registered, or if another flow occupies its table
     /// entry.
     pub fn expect(&mut self, flow: Flow) {
-        if self.notes(flow) || !self.enter(flow, SegmentLimit::new(0, false)) {
+        if self.notes(flow) {
+            self.forget_progress(flow);
+            return;
+        }
+        if !self.enter(flow, SegmentLimit::new(0, false)) {
             return;
         }
         self.until(flow).store(ENDED, Ordering::SeqCst);
@@ -306,13 +311,19 @@ impl FlowOffload {
             self.limit(flow.at(), limit);
             self.byte(flow.at() + SINGLES_AT).store(0, Ordering::Relaxed);
             self.byte(flow.at() + USED_AT).store(0, Ordering::Relaxed);
-            // The worker forwarded data meanwhile, or another connection uses the same ports.
-            self.byte(flow.at() + HAS_SENT_AT).store(0, Ordering::Relaxed);
+            self.forget_progress(flow);
             // A packet that arrived while the flow got this entry may have an unrecorded number.
             let left = self.long(LEFT_AT).load(Ordering::SeqCst);
             self.long(flow.at() + LAST_AT).fetch_max(left, Ordering::SeqCst);
         }
         self.until(flow).store(now + TERM.as_nanos() as u64, Ordering::SeqCst);
+    }
+
+    /// Forgets the data and acknowledgements that the kernel forwarded: the worker forwarded data meanwhile, or another
+    /// connection uses the same ports.
+    fn forget_progress(&self, flow: Flow) {
+        self.byte(flow.at() + HAS_SENT_AT).store(0, Ordering::Relaxed);
+        self.byte(flow.at() + HAS_ACK_AT).store(0, Ordering::Relaxed);
     }
 
     /// Gives a flow its table entry if the entry is free, and returns whether it was free. Which packet of the flow
