@@ -3,9 +3,9 @@
 use std::time::Duration;
 use testkit::fields::*;
 use testkit::{ReadPacket, Spec, host, icmp, tcp};
-use wideload_engine::packet::{Ingress, LinkType, Pool, Time};
+use wideload_engine::packet::{Frame, Gso, Identifications, Ingress, LinkType, Maker, Pool, Time};
 use wideload_engine::{
-    Batch, Egress, Event, Gateway, GatewayRole, GatewaySettings, Reason, Secret, Secrets, WirePackets,
+    Batch, Egress, Event, Gateway, GatewayRole, GatewaySettings, Reason, Secret, Secrets, SegmentSize, WirePackets,
 };
 
 /// A border between one wide and one narrow host with a connection, and the narrow path behind it.
@@ -30,7 +30,12 @@ const RTO: Duration = Duration::from_millis(210);
 
 impl Net {
     fn new(version: u8) -> Net {
-        let settings = GatewaySettings::usual(GatewayRole::Border, 9_000, 1_500);
+        Net::with(version, |_| {})
+    }
+
+    fn with(version: u8, change: impl Fn(&mut GatewaySettings)) -> Net {
+        let mut settings = GatewaySettings::usual(GatewayRole::Border, 9_000, 1_500);
+        change(&mut settings);
         let gateway = Gateway::new(&settings, Secrets::both(Secret::new(7)), || Pool::new(8 << 20));
         let mut net = Net { gateway, now: Time::ZERO, version, path: 1_500, sent: 0, loses: false };
         let mss = |mss: u16| [vec![2, 4], mss.to_be_bytes().to_vec()].concat();
@@ -52,10 +57,18 @@ impl Net {
 
     /// Pushes a packet from the wide (0) or narrow (1) side. Returns the wire packets that leave.
     fn push(&mut self, from: usize, spec: &Spec) -> Vec<ReadPacket> {
+        self.push_gso(from, spec, None)
+    }
+
+    /// Pushes a packet as [`push`](Net::push) does, as a GSO packet with segments of this length.
+    fn push_gso(&mut self, from: usize, spec: &Spec, segment_len: Option<u16>) -> Vec<ReadPacket> {
         self.gateway.expire(self.now);
         let mut batch = Batch::default();
         let (_, pool) = self.gateway.places(from);
         batch.receive(&spec.bytes(), LinkType::Ip, Ingress(from as u32), None, pool);
+        if let (Some(segment_len), Some(Frame::Ip(packet))) = (segment_len, batch.frames.last_mut()) {
+            packet.gso = Some(Gso { segment_len, ids: Identifications::Rise, maker: Maker::Sender });
+        }
         self.gateway.push(self.now, from, &mut batch);
         self.gateway.port_is_idle(self.now, from);
         self.gateway.release(self.now, from);
@@ -222,6 +235,19 @@ fn an_error_about_data_that_the_kernel_forwarded_lowers_the_size() {
         assert_eq!(net.push(NARROW, &late), []);
         assert_eq!((net.retired(Reason::IcmpRefused), net.retired(Reason::IcmpUsed)), (4, 1));
     }
+}
+
+#[test]
+fn segments_that_are_sent_again_are_not_made_longer() {
+    let mut net = Net::with(4, |settings| settings.sides[WIDE].segment_size = [SegmentSize::ResizedWhereKnown; 2]);
+    let segments = |net: &mut Net, at: u32| {
+        let spec = Spec { seq: 1 + at, ..net.of_wide() }.payload(vec![7; 5_000]);
+        net.push_gso(WIDE, &spec, Some(500))
+    };
+    assert_eq!(longest(&segments(&mut net, 0)), 1_500);
+    net.now = net.now + RTO;
+    let again = segments(&mut net, 0);
+    assert_eq!((again.len(), longest(&again)), (10, 540), "they are to arrive now");
 }
 
 // R057

@@ -365,6 +365,28 @@ fn a_flood_of_flows_uses_no_more_memory_than_allowed() {
     assert!(expected.contains(&table), "{table}");
 }
 
+#[test]
+fn a_segment_as_long_as_the_mtu_needs_no_sizing() {
+    let mut host = Host::new(SegmentPolicy::Dynamic);
+    let spec = tcp(4).from(testkit::host(4, 1)).to(testkit::host(4, 2)).ports(40_000, 80).seq(1).flags(ACK);
+    let fits = spec.payload(noise(1_460, 1));
+    assert_eq!(host.push(&fits, 1).datagrams(), [(1_500, 1)]);
+    assert_eq!(host.gateway.flow_charges(), 0);
+}
+
+#[test]
+fn a_loss_after_gigabytes_without_one_is_noticed() {
+    let mut host = Host::new(SegmentPolicy::Dynamic);
+    for _ in 0..9 {
+        // What lies between went by another way.
+        host.next = host.next.wrapping_add(1 << 28);
+        host.send(1);
+    }
+    let last = host.next.wrapping_sub(MSS as u32);
+    assert_eq!(host.send_at(last, 1).0.len(), 7, "one loss in few packets: each fits the MTU");
+    assert!(host.send(1).is_segments());
+}
+
 // Route MTUs: X6, G27, C24, C26.
 
 /// A host whose kernel follows the route MTUs.
