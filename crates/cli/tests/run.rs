@@ -1010,6 +1010,28 @@ fn a_worker_process_ends_with_its_supervisor() {
 }
 
 #[test]
+fn a_transfer_survives_a_killed_gateway_that_is_started_again_at_once() {
+    let net = Net::new("");
+    let mut gateway = net.run();
+    thread::scope(|scope| {
+        let hosts = [net.three_hosts.narrow.space(), net.three_hosts.wide.space()];
+        for (from, to, address) in [(hosts[0], hosts[1], v4(WIDE)), (hosts[1], hosts[0], v6(NARROW))] {
+            let transfer = scope.spawn(move || traffic::tcp(from, to, address, 192 << 20, 4).expect("it ends"));
+            for _ in 0..2 {
+                thread::sleep(Duration::from_millis(150));
+                gateway.process.kill().expect("it runs");
+                gateway.process.wait().expect("it ends");
+                gateway = net.run();
+            }
+            let transfer = transfer.join().expect("it says what is wrong");
+            assert!(transfer.intact, "{}", transfer.sha256);
+            println!("192 MiB in {:.2} s, SHA-256 {}", transfer.seconds, transfer.sha256);
+        }
+    });
+    assert!(gateway.end().success());
+}
+
+#[test]
 fn one_gateway_runs_per_configuration() {
     let net = Net::new("");
     let gateway = net.run();

@@ -3,13 +3,17 @@
 //! The file of a killed gateway must not block the next gateway. The file of a running gateway must not be removed.
 
 use rustix::fs::{Mode, fchmod};
+use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+use rustix::process::test_kill_process;
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// A listening socket and its file. Dropping this value removes the file.
 #[derive(Debug)]
@@ -101,10 +105,17 @@ pub fn may_lie_at(path: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::AlreadyExists, said))
 }
 
-/// Removes a socket at which no process answers.
+/// Removes a socket at which no process answers. Waits for the worker process of a killed supervisor, which still
+/// has the socket until it ends.
 fn clear(path: &Path) -> io::Result<()> {
     may_lie_at(path)?;
-    match UnixStream::connect(path) {
+    let began = Instant::now();
+    let mut answer = UnixStream::connect(path);
+    while began.elapsed() < ORPHAN_TIMEOUT && answer.as_ref().is_ok_and(is_of_dead) {
+        thread::sleep(PAUSE);
+        answer = UnixStream::connect(path);
+    }
+    match answer {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(io::Error::new(
@@ -120,6 +131,12 @@ fn clear(path: &Path) -> io::Result<()> {
 
 fn cannot_listen(path: &Path, why: &str) -> String {
     format!("control {}: cannot listen: {why}", path.display())
+}
+
+/// Whether the process that created the socket at the other end of a connection has ended.
+fn is_of_dead(stream: &UnixStream) -> bool {
+    let creator = socket_peercred(stream).ok().map(|peer| peer.pid);
+    creator.is_some_and(|creator| test_kill_process(creator) == Err(Errno::SRCH))
 }
 
 /// Returns the name and ID of the process at the other end of a connection.
@@ -144,5 +161,8 @@ impl Drop for OwnFile {
 
 /// Permissions of the socket's file: owner and group may read and write.
 const FILE_MODE: u32 = 0o660;
+/// Longest wait for the worker process of a killed supervisor.
+const ORPHAN_TIMEOUT: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(10);
 /// Largest number of connections that wait to be accepted.
 pub(super) const BACKLOG: i32 = 16;
