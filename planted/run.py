@@ -36,7 +36,7 @@ HOUSE = Path(__file__).resolve().parent.parent
 LIST = HOUSE / "planted" / "bugs.toml"
 # Quick suites first; whatever else a crate has comes after them.
 ENGINE_FIRST = ["--lib", "laws", "timeout", "overlaps", "swarm", "memory", "identity"]
-PACKET_FIRST = ["--lib"]
+CRATE_FIRST = ["--lib"]
 # The suites that run first, by the name of the source file or folder.
 COALESCING = ["coalescing", "coalescing_laws", "coalescing_corners"]
 REASSEMBLY = ["laws", "placement", "conformance", "memory", "timeout"]
@@ -50,6 +50,8 @@ NEAR = {
     "fair_queue": ["--lib"],
     "index": ["--lib"],
     "ip_id": ["--lib", "identity"],
+    **{name: ["loss", "paths"] for name in ("paths", "delivery", "search", "evidence", "sizes")},
+    **{name: ["segment_sizing"] for name in ("flow_sizing", "segment_sizing", "route_mtus", "loss_intervals")},
     **{name: REASSEMBLY for name in ("reassembly", "datagrams", "ecn", "holes", "may_join", "pairs")},
     **{name: COALESCING for name in ("coalescing", "stream", "run", "segment_facts", "header_match", "segments", "tcp")},
 }
@@ -96,7 +98,9 @@ ENGINE_LAWS = {
 }
 # Numbers up to this are bugs known from other engines; the bugs after them occurred in this project.
 KNOWN_MAX = 40
-OUT_OF_REACH = "Not tried with --by-laws, which plants only in the crates packet and engine:"
+OUT_OF_REACH = "Not tried with --by-laws, which plants only in the crates packet, pmtu and engine:"
+# The crates of the pure core, whose bugs the tests of the engine can catch.
+CORE = {"packet", "pmtu", "engine"}
 # Distance between the first bugs of two consecutive commits: a prime, so that every bug comes first at some commit.
 TURN = 23
 
@@ -323,7 +327,7 @@ def compiled(copy, bugs, seconds):
     """The compiler's errors with the bugs planted in a copy, within this many seconds; none if the time was too short."""
     crates = {crate_of(edit) for bug in bugs for edit in bug["edit"]}
     # Crates that depend on these, and run too.
-    crates |= {"engine", "sim"} if crates & {"packet", "engine"} else set()
+    crates |= {"engine", "sim"} if crates & CORE else set()
     packages = [argument for crate in sorted(crates) for argument in ("-p", f"wideload-{crate}")]
     _, said, status = run(copy, ["cargo", "check", "--quiet", "--lib", *packages], None if seconds == float("inf") else seconds)
     return None if status is None else said[-2_000:] if status else ""
@@ -333,7 +337,7 @@ def by_laws(bugs, within):
     """Plants bugs and runs attacks, swarm and law tests against them. Returns the exit status."""
     here = [bug for bug in bugs if is_in_reach(bug)]
     if not here:
-        sys.exit("none of these bugs is in packet or engine; run planted/run.py NUMBER without --by-laws")
+        sys.exit("none of these bugs is in packet, pmtu or engine; run planted/run.py NUMBER without --by-laws")
     copies = copies_of("laws", min(JOBS, len(here)))
     stop_if_stale(copies[0], here, float("inf"))
     programs = [build(copy) for copy in copies]
@@ -367,7 +371,7 @@ def by_laws(bugs, within):
 
 
 def is_in_reach(bug):
-    return all(crate_of(edit) in ("packet", "engine") for edit in bug["edit"])
+    return all(crate_of(edit) in CORE for edit in bug["edit"])
 
 
 def crate_of(edit):
@@ -463,14 +467,15 @@ def fail(what):
 
 
 def suites_for(bug):
-    """The suites named by the bug. Else, for a bug in packet or engine, all suites, those about the changed files first; for others,
-    the unit tests of their crates."""
+    """The suites named by the bug. Else, for a bug in packet, pmtu or engine, all suites of the engine and of the bug's crate, those
+    about the changed files first; for others, the unit tests of their crates."""
     if "suites" in bug:
         return [tuple(suite.split(" ")) for suite in bug["suites"]]
     crates = {crate_of(edit) for edit in bug["edit"]}
-    if not crates <= {"packet", "engine"}:
+    if not crates <= CORE:
         return [(crate, "--lib") for crate in sorted(crates)]
-    here = all_suites() if "packet" in crates else engine_suites()
+    own = [suite for crate in sorted(crates - {"engine"}) for suite in suites(crate, CRATE_FIRST)]
+    here = own + engine_suites()
     near = near_to(bug)
     return sorted(here, key=lambda suite: suite[1] not in near)
 
@@ -536,7 +541,7 @@ def enlist(child):
 
 
 def all_suites():
-    return suites("packet", PACKET_FIRST) + engine_suites()
+    return suites("packet", CRATE_FIRST) + engine_suites()
 
 
 def engine_suites():
