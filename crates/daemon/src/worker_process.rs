@@ -182,8 +182,8 @@ impl ReportedRoutes {
             Toggle::On => service.route_mtus(),
             Toggle::Off => BTreeMap::new(),
         };
-        let is_old = self.1.is_some_and(|reported| reported.elapsed() >= REPEAT);
-        if route_mtus == self.0 && !(is_old && !route_mtus.is_empty()) {
+        let is_fresh = self.1.is_none_or(|reported| reported.elapsed() < REPEAT);
+        if route_mtus == self.0 && (is_fresh || route_mtus.is_empty()) {
             return;
         }
         // If the socket is full, the next round tries again. If the supervisor is gone, there is no reader.

@@ -121,7 +121,7 @@ mod tests {
                 let pause = if random.u32(..50_000) == 0 { 3_000_000 } else { random.u64(..20) };
                 now = now + Duration::from_micros(pause);
                 if random.u8(..) < 8 {
-                    let (mut later, count) = (counter.clone(), random.u64(1..=SEGMENTS_MAX));
+                    let (mut later, count) = (counter, random.u64(1..=SEGMENTS_MAX));
                     let are_free = (0..count).all(|_| later.take(now, Some(LIFETIME)).is_some());
                     assert_eq!(counter.has(now, LIFETIME, count), are_free, "seed {seed}: {count} numbers");
                 }

@@ -48,8 +48,8 @@ struct RouteMtu {
     held: Time,
     /// The time since which losses before it do not count.
     restarted: Time,
-    /// Index of the next back-off time.
-    backoff: u8,
+    /// The next back-off time, one of [`BACKOFFS`].
+    backoff: Duration,
 }
 
 impl RouteMtus {
@@ -78,7 +78,8 @@ impl RouteMtus {
             Some(at) => at,
             None if allowed < segment.frame_count() => {
                 let (frames, full) = (segment.frames(), segment.frames().count(mtu_max));
-                let route = RouteMtu { count: full, full, frames, held: now, restarted: Time::ZERO, backoff: 0 };
+                let route =
+                    RouteMtu { count: full, full, frames, held: now, restarted: Time::ZERO, backoff: BACKOFF_MIN };
                 self.routes.insert(now, key, route, CHARGE, BACKOFF_MAX)
             }
             None => return,
@@ -133,7 +134,7 @@ impl RouteMtus {
                 route.restarted = now;
             }
             route.raise(now, route.full);
-            let timeout = if route.count < route.full { BACKOFFS[0] } else { BACKOFF_MAX };
+            let timeout = if route.count < route.full { BACKOFF_MIN } else { BACKOFF_MAX };
             self.routes.refresh(now, at, timeout);
             self.is_changed = true;
         }
@@ -164,8 +165,8 @@ impl RouteMtu {
 
     /// Returns the back-off time, which doubles with each call.
     fn next_backoff(&mut self) -> Duration {
-        let backoff = BACKOFFS[usize::from(self.backoff)];
-        self.backoff = (self.backoff + 1).min(BACKOFFS.len() as u8 - 1);
+        let backoff = self.backoff;
+        self.backoff = (2 * backoff).min(BACKOFF_MAX);
         backoff
     }
 }
@@ -191,7 +192,7 @@ impl Key for RouteKey {
 const STEP: Duration = Duration::from_secs(1);
 /// The times after which an MTU that fell to that of the link rises.
 const BACKOFFS: [Duration; 7] = [
-    Duration::from_secs(10),
+    BACKOFF_MIN,
     Duration::from_secs(20),
     Duration::from_secs(40),
     Duration::from_secs(80),
@@ -199,6 +200,7 @@ const BACKOFFS: [Duration; 7] = [
     Duration::from_secs(320),
     BACKOFF_MAX,
 ];
+const BACKOFF_MIN: Duration = Duration::from_secs(10);
 const BACKOFF_MAX: Duration = Duration::from_secs(600);
 /// Maximum number of destinations. Each is a route of the host.
 const COUNT_MAX: usize = 1_024;
