@@ -277,7 +277,7 @@ fn a_queueing_discipline_paces_all_that_a_border_cuts() {
             (before, bytes) = (time, bytes + len);
         }
         assert!(bytes > 2.6e6, "{offloading:?}: {bytes} bytes seen");
-        assert_eq!(offloaded(&middle, 0).frames > 0, offloading == Offloading::On, "{offloading:?}");
+        assert!(offloaded(&middle, 0).frames > 0, "{offloading:?}: the kernel forwarded some of it");
         check_counters(&middle);
         three_hosts.clear(middle).unwrap();
     }

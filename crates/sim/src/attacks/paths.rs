@@ -19,7 +19,8 @@ use engine::{Event, Reason, Toward};
 use packet::Sum;
 
 /// rel:A29: blind ICMP errors, and errors of a sender who knows a connection and its data in flight but states
-/// something impossible. None may change the size of a packet. A correct error then must.
+/// something impossible. None may change the size of a packet. A correct error then must, and a later one with a
+/// larger MTU may not raise it again.
 pub fn blind_errors(field: &mut Field) -> Verdict {
     for is_v6 in [false, true] {
         let mut testbed = field.border();
@@ -40,6 +41,9 @@ pub fn blind_errors(field: &mut Field) -> Verdict {
         testbed.push(now.tick(), Toward::Wide, &conversation.error(ROUTER, &cuts[1], 1_400))?;
         let after = lens(&conversation.send(&mut testbed, &mut now)?);
         holds(after.iter().max() == Some(&1_400), || format!("a correct ICMP error has no effect: {after:?}"))?;
+        testbed.push(now.tick(), Toward::Wide, &conversation.error(ROUTER, &cuts[1], 1_450))?;
+        let after = lens(&conversation.send(&mut testbed, &mut now)?);
+        holds(after.iter().max() == Some(&1_400), || format!("an ICMP error raises a size: {after:?}"))?;
         field.end(&mut testbed)?;
     }
     Ok(())
