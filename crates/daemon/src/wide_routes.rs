@@ -10,7 +10,7 @@
 //! - routes with attributes that this module does not copy (traffic class, `onlink`, `encap`),
 //! - routes with an MTU below the link's, which an administrator has set.
 //!
-//! A destination may have a shorter MTU, by the losses of its connections. It gets a copy of its own, of the most
+//! A destination whose connections lose data may get a shorter MTU. Then it has a copy of its own, of the most
 //! specific route that contains it.
 //!
 //! After a process was killed, the copies end by themselves: IPv4 copies with a device of the process, IPv6 copies

@@ -92,7 +92,7 @@ impl PeerHandoff {
         if packet.is_tcp() {
             return Some(steer::worker(packet.link_type(), packet.frame(), count));
         }
-        let report = TooBigReport::read(packet).filter(|_| takes_icmp)?;
+        let report = if takes_icmp { TooBigReport::read(packet) } else { None }?;
         let ends = [report.source, report.destination].map(|(address, port)| (address.into(), port));
         Some(steer::connection_worker(ends, count))
     }
