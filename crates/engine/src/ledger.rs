@@ -138,6 +138,7 @@ counters! {
         Fragments "fragments" was "pieces" "Fragments that were made."
         FragmentedForHost "fragmented_for_host" was "cut_for_host" "Packets that only their host may fragment (DF, IPv6), fragmented on its behalf."
         DfFragmented "df_fragmented" was "df_cut" "UDP and ICMP datagrams with DF that were fragmented, as `df = \"fragment\"` allows."
+        DfCleared "df_cleared" "TCP packets that were sent without DF, because their IPv4 path carries less than 552 bytes."
         LeftOversize "left_oversize" was "left_alone" "Packets longer than the MTU that were forwarded: no active stage may split them, or the MTU is too small for their version."
         ChecksumCompleted "checksum_completed" was "checksum_finished" "Partial transport checksums that were completed."
         LengthCompleted "length_completed" was "length_finished" "Missing UDP or IP lengths that were filled in."

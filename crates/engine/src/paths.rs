@@ -8,6 +8,9 @@
 //! An ICMP error is believed only if it quotes data in flight (RFC 5927 section 4.1), and if its sender is not the
 //! destination. Its MTU must be below the quoted length, and not below the minimum (RFC 8201 section 4).
 //!
+//! IPv4 paths may carry less than 552 bytes. Their packets have 552 bytes and no DF, as those of Linux, so that
+//! routers fragment them.
+//!
 //! While no path is lowered, a packet costs no look-up here.
 
 use crate::delivery::{DataSegment, Delivery, Fate};
@@ -19,7 +22,7 @@ use crate::table::{FairTable, Handle, Key};
 use crate::toward::Toward;
 use core::time::Duration;
 use packet::icmp::TooBigReport;
-use packet::{Address, Packet, SegmentLimit, Time, Version, tcp};
+use packet::{Address, IPV4_DF_MIN, Packet, SegmentLimit, Time, Version, tcp};
 use pmtu::{Phase, SizeSearch, Sizes, plateau_below};
 
 /// The paths to narrow hosts.
@@ -126,14 +129,14 @@ impl Paths {
         limit: SegmentLimit,
         ledger: &mut Ledger,
     ) {
-        let (len_max, is_probe) = self.choose(now, key, delivery, sent, (packet, limit.len_max), ledger);
+        let (len_max, is_probe, clears_df) = self.choose(now, key, delivery, sent, (packet, limit.len_max), ledger);
         // A probe has one length, and repeated data is to arrive now.
         let may_grow = limit.may_grow && !is_probe && delivery.resent_count() == 0;
-        packet.segment_limit = Some(SegmentLimit { len_max, may_grow, ..limit });
+        packet.segment_limit = Some(SegmentLimit { len_max, may_grow, clears_df, ..limit });
         delivery.send(now, sent, len_max, is_probe);
     }
 
-    /// Chooses the length of a segment's packets, and whether they are a probe.
+    /// Chooses the length of a segment's packets, whether they are a probe, and whether they are sent without DF.
     #[inline(never)]
     fn choose(
         &mut self,
@@ -143,14 +146,15 @@ impl Paths {
         sent: &DataSegment,
         (packet, receiver): (&Packet, u16),
         ledger: &mut Ledger,
-    ) -> (u16, bool) {
+    ) -> (u16, bool, bool) {
         if delivery.repeats(sent) {
             self.watch(key);
         }
         if let Some(lost) = delivery.notice_loss(sent) {
             self.take(now, key, lost, delivery.rtt(), ledger);
         }
-        let mut unknown = SizeSearch::new(self.sizes(key.version()));
+        let sizes = self.sizes(key.version());
+        let mut unknown = SizeSearch::new(sizes);
         let path = match self.find(key) {
             Some(at) => self.paths.slot_mut(at),
             None => &mut unknown,
@@ -160,15 +164,16 @@ impl Paths {
             if size < path.size() && packet.wire_len() > usize::from(size) {
                 ledger.note(Event::PathRetry, Tally::of(packet));
             }
-            return (receiver.min(size), false);
+            return (receiver.min(size), false, may_clear_df(key, &sizes) && size <= sizes.floor);
         }
         let size = receiver.min(path.size());
+        let clears_df = may_clear_df(key, &sizes) && path.is_at_floor();
         match path.next_probe(now, receiver, sent.wire_len) {
             Some(probe) => {
                 ledger.note(Event::PathProbe, Tally::of(packet));
-                (probe, true)
+                (probe, true, false)
             }
-            None => (size, false),
+            None => (size, false, clears_df),
         }
     }
 
@@ -182,6 +187,8 @@ impl Paths {
         let Some(path) = self.find(*key).and_then(|at| self.paths.get(at)) else { return Some(u16::MAX) };
         match path.phase() {
             Phase::LinkMtu => Some(u16::MAX),
+            // The kernel forwards packets with their DF.
+            _ if path.is_at_floor() && may_clear_df(*key, &self.sizes(key.version())) => None,
             Phase::Settled { until } if self.now < until => Some(path.size()),
             Phase::Settled { .. } | Phase::Searching(_) => None,
         }
@@ -213,10 +220,15 @@ impl Paths {
         let at = self.open(now, key);
         let path = self.paths.slot_mut(at);
         let (before, was_whole) = (path.size(), path.phase() == Phase::LinkMtu);
-        let floor = Sizes::of(key.version(), self.link_mtu).floor;
+        let sizes = Sizes::of(key.version(), self.link_mtu);
+        let floor = sizes.floor;
         // Old IPv4 routers state no MTU (RFC 1191 section 5).
         let is_old = report.mtu == 0 && key.version() == Version::V4;
-        let mtu = if is_old { plateau_below(report.quoted_len, floor) } else { report.mtu };
+        let mtu = match report.mtu {
+            _ if is_old => plateau_below(report.quoted_len, floor),
+            IPV4_MTU_MIN.. if may_clear_df(key, &sizes) => report.mtu.max(floor),
+            mtu => mtu,
+        };
         if mtu == before && path.is_settled_since(now, LATE_ERRORS) {
             // The packet was not cut to this size, so its host must send shorter ones.
             return None;
@@ -382,12 +394,19 @@ impl Key for PathKey {
     }
 }
 
+/// Whether packets for this path are sent without DF if it carries less than the floor. Each IPv6 path carries it.
+fn may_clear_df(key: FlowKey, sizes: &Sizes) -> bool {
+    key.version() == Version::V4 && sizes.floor >= IPV4_DF_MIN
+}
+
 /// Time-out of a path without traffic: longer than a size stays low, so that it is not learned again meanwhile.
 const PATH_TIMEOUT: Duration = Duration::from_secs(2 * pmtu::RAISE_AFTER.as_secs());
 /// Charge of a path, in bytes: its slot, its source and their table entries.
 const PATH_CHARGE: usize = 640;
 /// Time after which an error about the size in use is not about a packet that was sent before the size was lowered.
 const LATE_ERRORS: Duration = Duration::from_secs(3);
+/// Smallest MTU of an IPv4 link, in bytes (RFC 791 section 3.2).
+const IPV4_MTU_MIN: u16 = 68;
 /// Number of connections that are noted until they are asked for.
 const WATCHED_MAX: usize = 64;
 /// Offset of the data offset in a TCP header, in bytes (RFC 9293 section 3.1).

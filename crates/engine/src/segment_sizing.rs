@@ -90,7 +90,7 @@ impl SegmentSizing {
             }
         };
         if len_max > self.mtu {
-            packet.segment_limit = Some(SegmentLimit { len_max, may_grow: false, in_fragments: true });
+            packet.segment_limit = Some(SegmentLimit { in_fragments: true, ..SegmentLimit::new(len_max, false) });
         }
     }
 }

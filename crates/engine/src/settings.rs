@@ -405,6 +405,7 @@ impl Side {
                 gso_packets: settings.segment_size(),
                 checksums: settings.checksums,
                 df_identifiers: settings.fragments_df.then(|| identifiers(LIFETIME)),
+                cleared_df_identifiers: (settings.position == Position::Transit).then(|| identifiers(LIFETIME)),
             },
         }
     }

@@ -275,6 +275,10 @@ impl Side {
         if let (Some(mine), Some(theirs)) = (&mut self.sizing.df_identifiers, other.sizing.df_identifiers) {
             mine.go_on_from(theirs);
         }
+        let cleared = (&mut self.sizing.cleared_df_identifiers, other.sizing.cleared_df_identifiers);
+        if let (Some(mine), Some(theirs)) = cleared {
+            mine.go_on_from(theirs);
+        }
         packets.into_iter().for_each(|packet| self.take_held(now, packet, connections, out));
     }
 

@@ -42,6 +42,8 @@ pub struct Sizing {
     /// dropped. Their own IDs cannot be kept, since a host may choose any ID for datagrams with DF (RFC 6864
     /// section 4.1).
     pub df_identifiers: Option<Identifiers>,
+    /// IP IDs for TCP packets that are sent without DF; see [`SegmentLimit::clears_df`]. `None`: DF is kept.
+    pub cleared_df_identifiers: Option<Identifiers>,
 }
 
 /// Segment size of sent TCP GSO packets. A GSO packet of several segments stays a GSO packet in every mode. Ports
@@ -116,6 +118,7 @@ impl Sizing {
             gso_packets: SegmentSize::Maximise,
             checksums: Checksums::Complete,
             df_identifiers: None,
+            cleared_df_identifiers: None,
         }
     }
 
@@ -137,6 +140,9 @@ impl Sizing {
             note_finished(&packet, out);
         }
         self.segment(now, &mut packet, out);
+        if packet.segment_limit.is_some_and(|limit| limit.clears_df) {
+            self.clear_df(now, &mut packet, out);
+        }
         if self.is_below_every_link(&packet) || self.leaves_to_kernel(&packet) {
             self.leave_alone(packet, out);
             return Ok(());
@@ -271,6 +277,26 @@ impl Sizing {
             out.ledger.note(Event::Resized, before);
             out.ledger.note(Event::Segments, after);
         }
+    }
+
+    /// Clears DF of a packet for an IPv4 path that carries less than any segment here. Its segments get new IP IDs,
+    /// since routers fragment them. If these run out, DF is kept.
+    #[cold]
+    #[inline(never)]
+    fn clear_df(&mut self, now: Time, packet: &mut Packet, out: &mut Output) {
+        let Some(identifiers) = &mut self.cleared_df_identifiers else { return };
+        let is_fragment = packet.ip().fragment.is_some() || packet.fragmentation.is_some();
+        if !packet.ip().dont_fragment || packet.ip().version != Version::V4 || is_fragment {
+            return;
+        }
+        let Some(first) = identifiers.next(now, packet) else { return };
+        let count = packet.gso.map_or(1, |gso| packet.gso_len().div_ceil(usize::from(gso.segment_len.max(1))));
+        if (1..count).any(|_| identifiers.next(now, packet).is_none()) {
+            return;
+        }
+        packet.clear_dont_fragment(first as u16);
+        packet.gso = packet.gso.map(|gso| Gso { ids: Identifications::Rise, ..gso });
+        out.ledger.note(Event::DfCleared, Tally::of(packet));
     }
 
     /// Splits a GSO packet whose segments exceed the MTU into single packets. Each packet is fragmented or dropped

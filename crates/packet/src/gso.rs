@@ -45,11 +45,18 @@ pub struct SegmentLimit {
     /// Whether packets above the MTU of the link are sent in IP fragments, up to `len_max`. Otherwise they are
     /// segmented.
     pub in_fragments: bool,
+    /// Whether IPv4 packets are sent without DF and with new IP IDs, as their path carries less than
+    /// [`IPV4_DF_MIN`] bytes.
+    pub clears_df: bool,
 }
+
+/// Length above which IPv4 packets to a path are made no shorter, in bytes: the default of Linux
+/// (net.ipv4.route.min_pmtu). Packets for a path with a smaller MTU have this length, and no DF.
+pub const IPV4_DF_MIN: u16 = 552;
 
 impl SegmentLimit {
     /// Returns a limit for packets that fit the MTU of the link.
     pub const fn new(len_max: u16, may_grow: bool) -> SegmentLimit {
-        SegmentLimit { len_max, may_grow, in_fragments: false }
+        SegmentLimit { len_max, may_grow, in_fragments: false, clears_df: false }
     }
 }

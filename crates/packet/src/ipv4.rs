@@ -43,6 +43,15 @@ pub(crate) fn decrement_ttl(header: &mut [u8]) {
     header.checksum = U16::new(patched(header.checksum.get(), before, word(header)));
 }
 
+/// Clears DF in a header, sets its identification, and updates its checksum (RFC 1624).
+pub(crate) fn clear_dont_fragment(header: &mut [u8], id: u16) {
+    let Ok((header, _)) = Ipv4Header::mut_from_prefix(header) else { return };
+    let flags = header.flags_offset.get() & !DONT_FRAGMENT;
+    let sum = patched(header.checksum.get(), header.flags_offset.get(), flags);
+    header.checksum = U16::new(patched(sum, header.id.get(), id));
+    (header.flags_offset, header.id) = (U16::new(flags), U16::new(id));
+}
+
 /// Parses an IPv4 header. The five checks of RFC 1812 section 5.2.2 (R032) are made in their order, except that the
 /// checksum requires the header length first.
 #[inline]

@@ -73,7 +73,7 @@ mod version;
 
 pub use checksum::{Sum, patched};
 pub use fragmentation::{Content, FragmentRanges, Fragmentation, Split, UNIT};
-pub use gso::{Gso, Identifications, Maker, SegmentLimit};
+pub use gso::{Gso, IPV4_DF_MIN, Identifications, Maker, SegmentLimit};
 pub use header_match::HeaderMatch;
 pub use header_split::{HeaderLayout, PayloadSlots, SlotLayout, SplitFrame, SplitPacket};
 pub use inner_segments::InnerSegments;

@@ -57,6 +57,14 @@ impl Ip {
         }
     }
 
+    /// Clears DF, and sets the identification, in an IPv4 header and here. IPv6 headers have neither.
+    pub(crate) fn clear_dont_fragment(&mut self, header: &mut [u8], id: u16) {
+        if self.version == Version::V4 {
+            ipv4::clear_dont_fragment(header, id);
+            (self.dont_fragment, self.id) = (false, id.into());
+        }
+    }
+
     /// Returns the minimum MTU that this IP version requires of every link, in bytes. Packets are never fragmented
     /// for a smaller MTU.
     pub fn mtu_min(&self) -> usize {

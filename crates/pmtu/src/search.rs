@@ -80,6 +80,11 @@ impl SizeSearch {
         matches!(self.phase, Phase::Settled { until } if until - RAISE_AFTER + duration <= now)
     }
 
+    /// Whether the size has been lowered to the floor: the path may carry even less.
+    pub fn is_at_floor(&self) -> bool {
+        self.size <= self.sizes.floor && self.phase != Phase::LinkMtu
+    }
+
     /// Returns what is known about sizes.
     pub fn evidence(&self) -> &PathEvidence {
         &self.evidence

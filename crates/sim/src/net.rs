@@ -198,7 +198,12 @@ impl Net {
             return;
         }
         let must_stay_whole = rules.dont_fragment || fragment.is_tcp || fragment.dont_fragment;
-        if must_stay_whole {
+        // Below this MTU, borders clear DF of TCP packets.
+        let is_cleared = fragment.is_tcp
+            && !fragment.is_v6
+            && !fragment.dont_fragment
+            && self.wires.iter().any(|wire| wire.mtu < usize::from(packet::IPV4_DF_MIN));
+        if must_stay_whole && !is_cleared {
             self.breaks(Law::Refusal, || format!("a packet with DF is fragmented on wire {number}: {fragment:?}"));
         }
     }

@@ -290,7 +290,12 @@ impl Drawing {
         let kinds = [Router::Fragments, Router::Refuses, Router::Silent, Router::ReassemblesByHop, Router::Merges];
         let drawn = self.rng.one_of(&kinds);
         let forced = self.stop.checked_sub(FIRST_ROUTER).and_then(|at| kinds.get(at as usize)).copied();
-        let forced = forced.or((self.stop == NARROW_PATH || self.stop == TINY_PATH).then_some(Router::Refuses));
+        let forced = match self.stop {
+            NARROW_PATH => Some(Router::Refuses),
+            // A host may send no shorter packets without DF.
+            TINY_PATH => Some(Router::Fragments),
+            _ => forced,
+        };
         let name = format!("router {}", self.topology.nodes.len());
         self.topology.node(name, Kind::Router(forced.unwrap_or(drawn)))
     }

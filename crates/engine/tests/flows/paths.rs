@@ -1,5 +1,6 @@
 //! Path MTU behind a border: cuts follow the path, and only what is proved changes a size.
 
+use std::collections::HashSet;
 use std::time::Duration;
 use testkit::fields::*;
 use testkit::{ReadPacket, Spec, host, icmp, tcp};
@@ -171,6 +172,47 @@ fn a_router_behind_the_border_lowers_the_cut_and_the_host_hears_nothing() {
     }
 }
 
+// As Linux does: net.ipv4.route.min_pmtu
+#[test]
+fn an_ipv4_path_below_552_bytes_gets_packets_of_552_bytes_without_df_and_with_unique_ids() {
+    for mtu in [68, 296, 551] {
+        let mut net = Net::new(4);
+        let cuts = net.send(0);
+        let error = net.too_big(&cuts[0], mtu);
+        assert_eq!(net.push(NARROW, &error), []);
+        assert_eq!((net.retired(Reason::IcmpUsed), net.count(Event::PathLoweredIcmp)), (1, 1));
+        let ends = [(host(4, 1).into(), 40_000), (host(4, 2).into(), 80)];
+        let mut seen = HashSet::new();
+        for turn in 1..=3 {
+            let packets = net.send(turn * WIDE_LEN);
+            assert_eq!(longest(&packets), 552);
+            for packet in &packets {
+                assert_eq!(packet.frame[6] & 0x40, 0, "without DF");
+                assert_eq!(testkit::checksum(&packet.frame[..20]), 0);
+                assert!(seen.insert([packet.frame[4], packet.frame[5]]), "an IP ID is used twice");
+            }
+            net.acknowledge((turn + 1) * WIDE_LEN);
+            assert_eq!(net.gateway.on_offloaded(net.now, ends, WIDE), None, "the kernel would keep DF");
+        }
+        assert_eq!(net.count(Event::DfCleared), seen.len() as u64);
+    }
+}
+
+#[test]
+fn without_icmp_errors_repeated_data_of_552_bytes_has_no_df() {
+    for version in [4, 6] {
+        let mut net = Net::new(version);
+        net.send(0);
+        let mut cleared = Vec::new();
+        for _ in 0..4 {
+            net.now = net.now + 4 * RTO;
+            let again = net.send(0);
+            cleared.push(version == 4 && again.iter().all(|packet| packet.frame[6] & 0x40 == 0));
+        }
+        assert_eq!(cleared, [false, false, version == 4, version == 4], "IPv{version}");
+    }
+}
+
 #[test]
 fn an_offloaded_flow_follows_the_size_and_returns_for_a_probe() {
     let mut net = Net::new(4);
@@ -276,12 +318,12 @@ fn wrong_errors_lower_nothing_and_end_at_the_border() {
         let mut net = Net::new(version);
         let cuts = net.send(0);
         let right = net.too_big(&cuts[0], 1_400);
-        let floor = if version == 4 { 552 } else { 1_280 };
+        let least = if version == 4 { 68 } else { 1_280 };
         let mut wrong = vec![
             ("from the destination itself", right.clone().from(host(version, 2))),
             ("an MTU as long as the packet", net.too_big(&cuts[0], 1_500)),
             ("an MTU above the packet", net.too_big(&cuts[0], 9_000)),
-            ("an MTU below the minimum", net.too_big(&cuts[0], floor - 1)),
+            ("an MTU below the minimum", net.too_big(&cuts[0], least - 1)),
         ];
         for (what, seq) in [("before the window", -1_i64), ("after the window", 1 + WIDE_LEN as i64)] {
             let mut quoted = cuts[0].clone();

@@ -2,7 +2,7 @@
 
 use crate::rig::*;
 use std::time::Duration;
-use wideload_engine::packet::{Checksum, Frame, Ingress, LinkType, Pool};
+use wideload_engine::packet::{Checksum, Frame, Ingress, LinkType, Pool, SegmentLimit};
 use wideload_engine::{
     Border, Coalescer, Connections, Event, FragmentMerger, FragmentPolicy, Full, Hold, IcmpResponder, Identifiers,
     LIFETIME, Late, Limits, MergeLimits, Mode, Output, Prefixes, Raise, Reason, Role, Rules, RunsBy, SAFE_LEN,
@@ -153,6 +153,15 @@ fn every_event_is_reached() {
             let mut rig = Rig::router(576);
             rig.side.sizing.df_identifiers = Some(Identifiers::new(secret(), LIFETIME));
             after(rig, &[Spec { protocol: 17, ip_flags: DF, ..ip(4).payload(vec![0; 1_000]) }.bytes()])
+        }),
+        (Event::DfCleared, {
+            let mut rig = Rig::router(1_500);
+            rig.side.sizing.cleared_df_identifiers = Some(Identifiers::new(secret(), LIFETIME));
+            let bytes = tcp(4).seq(0).payload(vec![0; 1_000]).bytes();
+            let mut packet = Frame::copy(&bytes, LinkType::Ip, Ingress(0), &mut rig.out.pool).unwrap();
+            packet.segment_limit = Some(SegmentLimit { clears_df: true, ..SegmentLimit::new(552, false) });
+            rig.side.push(rig.now, packet, &mut rig.connections, &mut rig.out);
+            rig
         }),
         (Event::MssRaised, crossing(&[(Toward::Wide, syn(1_460, 0))])),
         (Event::MssLowered, crossing(&[(Toward::Narrow, syn(8_960, 0))])),

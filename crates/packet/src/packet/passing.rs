@@ -42,6 +42,15 @@ impl Body {
         self.as_received = false;
     }
 
+    /// Clears DF of an IPv4 packet, and sets its IP ID, which routers need to fragment it (RFC 6864 section 4). Other
+    /// packets stay unchanged.
+    pub fn clear_dont_fragment(&mut self, id: u16) {
+        let (start, len) = (self.ip_at(), usize::from(self.ip.header_len));
+        self.ip.clear_dont_fragment(self.memory.bytes_mut(start..start + len), id);
+        self.ip.shape = FragmentFingerprint::CHANGED;
+        self.as_received = false;
+    }
+
     /// Returns the room behind the packet in its buffer, in bytes.
     pub fn room(&self) -> usize {
         (HEADROOM + self.capacity()).saturating_sub(self.ip_at() + self.len())

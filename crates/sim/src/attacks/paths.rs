@@ -273,7 +273,7 @@ impl Conversation {
     fn forged(&self, field: &mut Field, cuts: &[Vec<u8>]) -> Vec<u8> {
         let dice = &mut field.rng;
         let upper_at = if self.is_v6 { 40 } else { 20 };
-        let floor = if self.is_v6 { 1_280 } else { 552 };
+        let (least, floor) = if self.is_v6 { (1_280, 1_280) } else { (68, 552) };
         let mut quoted = cuts[dice.below(cuts.len() as u64) as usize].clone();
         let len = quoted.len() as u64;
         let mtu = dice.one_of(&[floor, 1_300, 1_400, 1_492]).min(len - 1) as u16;
@@ -295,7 +295,7 @@ impl Conversation {
             // The packet was not too long for the stated MTU.
             2 => return self.error(ROUTER, &quoted, dice.from(len, 65_535) as u16),
             // No path has such an MTU. In ICMPv4, zero is the MTU of old routers.
-            3 => return self.error(ROUTER, &quoted, dice.from(1, floor - 1) as u16),
+            3 => return self.error(ROUTER, &quoted, dice.from(1, least - 1) as u16),
             // The receiver itself has no reason to refuse a packet.
             4 => return self.error(self.host, &quoted, mtu),
             // The checksum is wrong.
