@@ -127,9 +127,17 @@ impl Fault {
 }
 
 /// Reasons that no packet on a simulated link can have. Three concern captures and link headers, which the
-/// simulation does not have. One needs a packet longer than any MTU. One needs a kernel port.
-pub const OUT_OF_REACH: [Reason; 5] =
-    [Reason::NotIp, Reason::OtherLink, Reason::SnapCut, Reason::TooLong, Reason::TooManySegments];
+/// simulation does not have. One needs a packet longer than any MTU. One needs a kernel port. One needs a forged ICMP
+/// error.
+pub const OUT_OF_REACH: [Reason; 6] = [
+    Reason::NotIp,
+    Reason::OtherLink,
+    Reason::SnapCut,
+    Reason::TooLong,
+    Reason::TooManySegments,
+    // No router of a swarm forges ICMP errors. The attacks on paths do.
+    Reason::IcmpRefused,
+];
 
 impl Coverage {
     /// Coverage with all counts zero.
