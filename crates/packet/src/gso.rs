@@ -50,7 +50,7 @@ pub struct SegmentLimit {
     pub clears_df: bool,
 }
 
-/// Length above which IPv4 packets to a path are made no shorter, in bytes: the default of Linux
+/// Minimum length to which IPv4 packets are shortened for a path, in bytes: the default of Linux
 /// (net.ipv4.route.min_pmtu). Packets for a path with a smaller MTU have this length, and no DF.
 pub const IPV4_DF_MIN: u16 = 552;
 
