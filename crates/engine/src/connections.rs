@@ -11,7 +11,7 @@ use crate::keyed_hash::Secret;
 use crate::ledger::{Ledger, Reason};
 use crate::mss::{Border, Mss, Raise};
 use crate::output::Output;
-use crate::paths::Paths;
+use crate::paths::{LinkMtus, Paths};
 use crate::route_mtus::RouteMtus;
 use crate::table::Handle;
 use crate::toward::Toward;
@@ -38,7 +38,8 @@ impl Connections {
     /// of `limit` each.
     pub fn at_border(limit: usize, border: Border, secret: Secret) -> Connections {
         let flows = FlowTable::new(limit, false, secret);
-        let paths = Paths::new(limit / PAIRS_SHARE, border.narrow_mtu, secret);
+        let links = LinkMtus { narrow: border.narrow_mtu, wide: border.wide_mtu };
+        let paths = Paths::new(limit / PAIRS_SHARE, links, secret);
         let mss = Mss::new(limit / PAIRS_SHARE, border, secret);
         Connections { flows, mss: Some(mss), paths: Some(paths), route_mtus: RouteMtus::new(secret) }
     }
@@ -135,8 +136,8 @@ impl Connections {
         }
     }
 
-    /// Takes an ICMP error of a border's narrow side that may be about the border's own cuts. Returns the reason why
-    /// it is not forwarded. `None` for all other packets.
+    /// Takes an ICMP error that may be about packets that a border cut or joined. Returns the reason why it is not
+    /// forwarded. `None` for all other packets.
     pub(crate) fn take_icmp(
         &mut self,
         now: Time,
@@ -144,8 +145,7 @@ impl Connections {
         toward: Toward,
         ledger: &mut Ledger,
     ) -> Option<Reason> {
-        let paths = self.paths.as_mut().filter(|_| toward == Toward::Wide)?;
-        paths.take_too_big(now, packet, &self.flows, ledger)
+        self.paths.as_mut()?.take_too_big(now, packet, toward, &self.flows, ledger)
     }
 
     /// Returns the connections that lost data since the last call: their wide ends, then their narrow ends, each with
@@ -185,11 +185,8 @@ impl Connections {
     fn limit_of(&self, at: Handle, toward: Toward) -> Option<SegmentLimit> {
         let handshake = self.flows.handshake(at)?;
         let limit = self.mss.as_ref()?.limit(Some(handshake), toward);
-        let path_len_max = self.paths.as_ref()?.len_max(&self.flows.key(at), handshake)?;
-        Some(match toward {
-            Toward::Narrow => SegmentLimit { len_max: limit.len_max.min(path_len_max), ..limit },
-            Toward::Wide => limit,
-        })
+        let path_len_max = self.paths.as_ref()?.len_max(&self.flows.key(at), handshake, toward)?;
+        Some(SegmentLimit { len_max: limit.len_max.min(path_len_max), ..limit })
     }
 
     /// Records that flow offload forwarded packets of a connection toward this side, from the first of `ends` to
@@ -202,26 +199,33 @@ impl Connections {
         self.limit_of(at, toward)
     }
 
-    /// Records an acknowledgement in an offloaded flow: the narrow host has acknowledged all bytes before `ack`. An
-    /// end is an address and a port. The narrow host is the first of `ends`.
-    pub fn on_offloaded_ack(&mut self, ends: [(Address, u16); 2], ack: u32) {
-        if let Some(at) = self.flows.between(ends, Toward::Wide)
+    /// Records an acknowledgement in an offloaded flow toward this side, from the first of `ends`: it has acknowledged
+    /// all bytes before `ack`. An end is an address and a port.
+    pub fn on_offloaded_ack(&mut self, ends: [(Address, u16); 2], toward: Toward, ack: u32) {
+        if let Some(at) = self.flows.between(ends, toward)
             && let Some(handshake) = self.flows.handshake_mut(at)
         {
-            handshake.raised.iter_mut().for_each(|raised| raised.go_on_to(ack));
-            handshake.delivery.skip_to(ack);
+            match toward {
+                Toward::Narrow => handshake.toward_wide.skip_to(ack),
+                Toward::Wide => {
+                    handshake.raised.iter_mut().for_each(|raised| raised.go_on_to(ack));
+                    handshake.delivery.skip_to(ack);
+                }
+            }
         }
     }
 
-    /// Records data in an offloaded flow: the wide host has sent all bytes before `sent`, and the narrow host has
-    /// acknowledged those before `acked`; `None` if the kernel forwarded no acknowledgement. An end is an address and
-    /// a port. The wide host is the first of `ends`. An ICMP error about this data is then known to be about data in
-    /// flight.
-    pub fn on_offloaded_data(&mut self, ends: [(Address, u16); 2], acked: Option<u32>, sent: u32) {
-        if let Some(at) = self.flows.between(ends, Toward::Narrow)
+    /// Records data in an offloaded flow toward this side: the first of `ends` has sent all bytes before `sent`, and the
+    /// second has acknowledged those before `acked`; `None` if the kernel forwarded no acknowledgement. An end is an
+    /// address and a port. An ICMP error about this data is then known to be about data in flight.
+    pub fn on_offloaded_data(&mut self, ends: [(Address, u16); 2], toward: Toward, acked: Option<u32>, sent: u32) {
+        if let Some(at) = self.flows.between(ends, toward)
             && let Some(handshake) = self.flows.handshake_mut(at)
         {
-            handshake.delivery.skip_between(acked, sent);
+            match toward {
+                Toward::Narrow => handshake.delivery.skip_between(acked, sent),
+                Toward::Wide => _ = handshake.toward_wide.skip_between(acked, sent),
+            }
         }
     }
 

@@ -11,6 +11,7 @@
 //! Wrong conclusions cost little: a sender that fast-retransmits, or whose first packet was only late, sends a few
 //! packets of the base size. The [evidence](pmtu::PathEvidence) outweighs single wrong samples.
 
+use crate::in_flight::{Acknowledged, InFlight};
 use core::time::Duration;
 use packet::Time;
 use packet::tcp::is_before;
@@ -18,18 +19,12 @@ use packet::tcp::is_before;
 /// The data of a connection on its way to the narrow host.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Delivery {
-    /// The first unacknowledged byte.
-    una: u32,
-    /// The byte after the last one that was sent.
-    nxt: u32,
-    is_known: bool,
-    /// Whether `una` is the start of the first segment after a gap: earlier data may be unacknowledged.
-    is_guessed: bool,
-    /// Whether the receiver acknowledged anything since `una` advanced.
+    data: InFlight,
+    /// Whether the receiver acknowledged anything since its last acknowledgement of new data.
     is_heard: bool,
-    /// How often the data at `una` was sent again without progress. 0 while the sender has not timed out.
+    /// How often the first unacknowledged data was sent again without progress. 0 while the sender has not timed out.
     resent_count: u8,
-    /// The time of the last packet with the data at `una`, if it was sent again.
+    /// The last packet with the first unacknowledged data, if it was sent again.
     resent: Option<Sample>,
     sample: Option<Sample>,
     /// Smallest and smoothed round-trip time, in microseconds; 0 if unknown.
@@ -73,7 +68,7 @@ pub(crate) enum Fate {
 impl Delivery {
     /// Whether data was sent again and is not acknowledged.
     pub(crate) fn is_troubled(&self) -> bool {
-        self.is_known && self.resent.is_some()
+        self.data.is_known() && self.resent.is_some()
     }
 
     /// Returns how often the data at the first unacknowledged byte was sent again without progress.
@@ -86,24 +81,25 @@ impl Delivery {
         if self.rtt == 0 { RTT_UNKNOWN } else { Duration::from_micros(self.rtt.into()) }
     }
 
-    /// Whether a sequence number belongs to data that was sent and is not acknowledged (RFC 5927 section 4.1).
-    pub(crate) fn is_in_flight(&self, seq: u32) -> bool {
-        self.is_known && !is_before(seq, self.una) && is_before(seq, self.nxt)
+    /// Returns the data in flight.
+    pub(crate) fn data(&self) -> &InFlight {
+        &self.data
     }
 
     /// Takes a data segment that may repeat earlier data, before its size is chosen. Returns the loss that it reveals.
-    pub(crate) fn notice_loss(&mut self, sent: &DataSegment) -> Option<Fate> {
-        // Senders do not repeat acknowledged data.
-        if self.is_guessed && is_before(sent.seq, self.una) {
-            self.una = sent.seq;
-        }
+    pub(crate) fn notice_loss(&mut self, now: Time, sent: &DataSegment) -> Option<Fate> {
+        self.data.extend_back_to(sent.seq);
         // A sender that fills a later hole reveals nothing new.
-        if !self.repeats_una(sent) {
+        if !self.data.repeats_una(sent.seq, sent.end()) {
+            return None;
+        }
+        // Within a round trip no sender knows of a loss: the network duplicated the segment.
+        if self.resent.or(self.sample).is_some_and(|packet| packet.age(now) < self.rtt_min) {
             return None;
         }
         if self.is_heard && self.resent.is_none() {
             // Later packets arrived: a fast retransmission, at least at first.
-            let una = self.una;
+            let una = self.data.una();
             let sample = self.sample.take_if(|sample| !is_before(una, sample.start))?;
             return Some(Fate::Lost(sample.len));
         }
@@ -113,108 +109,89 @@ impl Delivery {
     }
 
     /// Whether a data segment starts with data that was sent before.
+    #[inline]
     pub(crate) fn repeats(&self, sent: &DataSegment) -> bool {
-        self.is_known && is_before(sent.seq, self.nxt)
-    }
-
-    /// Whether a data segment repeats the first unacknowledged byte. A keep-alive probe repeats acknowledged data.
-    fn repeats_una(&self, sent: &DataSegment) -> bool {
-        self.repeats(sent) && !is_before(self.una, sent.seq) && is_before(self.una, sent.end())
+        self.data.repeats(sent.seq)
     }
 
     /// Takes a data segment that is cut into packets of at most `len_max` bytes. A probe becomes the sample.
     pub(crate) fn send(&mut self, now: Time, sent: &DataSegment, len_max: u16, is_probe: bool) {
-        // Before a gap, data took another way, such as through the kernel.
-        if !self.is_known || is_before(self.nxt, sent.seq) {
-            self.restart_at(sent.seq);
-            self.is_guessed = true;
-        }
         let len = sent.packet_len(len_max);
         let end = sent.seq.wrapping_add(u32::from(len.saturating_sub(sent.headers_len)));
         let packet = Sample { start: sent.seq, end, len, sent: micros(now) };
-        if self.repeats(sent) {
+        if self.data.repeats(sent.seq) {
             let overlaps =
                 |sample: &mut Sample| is_before(sample.start, sent.end()) && is_before(sent.seq, sample.end);
             self.sample.take_if(overlaps);
-            if self.repeats_una(sent) {
+            if self.data.repeats_una(sent.seq, sent.end()) {
                 self.resent = Some(packet);
             }
-        } else if self.sample.is_none() || is_probe {
-            self.sample = Some(packet);
+            self.data.send(sent.seq, sent.end());
+            return;
         }
-        if is_before(self.nxt, sent.end()) {
-            self.nxt = sent.end();
+        if self.data.send(sent.seq, sent.end()) {
+            self.forget_packets();
+        }
+        if self.sample.is_none() || is_probe {
+            self.sample = Some(packet);
         }
     }
 
     /// Takes an acknowledgement of the narrow host. `has_data` tells whether its packet carries data. Returns the
     /// packet that the acknowledgement proves to be delivered.
     #[inline]
-    pub(crate) fn acknowledge(&mut self, now: Time, ack: u32, has_data: impl FnOnce() -> bool) -> Option<Fate> {
+    pub(crate) fn acknowledge(&mut self, now: Time, ack: u32, has_data: bool) -> Option<Fate> {
         // Nothing is in flight where only the narrow host sends.
-        if !self.is_known || ack == self.una && self.una == self.nxt {
+        if self.data.is_idle(ack) {
             return None;
         }
-        self.acknowledge_data(now, ack, has_data())
+        self.acknowledge_data(now, ack, has_data)
     }
 
     #[inline(never)]
     fn acknowledge_data(&mut self, now: Time, ack: u32, has_data: bool) -> Option<Fate> {
-        if is_before(ack, self.una) {
-            return None;
+        match self.data.acknowledge(ack) {
+            Acknowledged::Nothing => return None,
+            Acknowledged::Again => {
+                // A duplicate acknowledgement carries no data (RFC 5681 section 2).
+                self.is_heard |= !has_data;
+                return None;
+            }
+            Acknowledged::Data => {}
         }
-        self.is_guessed = false;
-        if ack == self.una {
-            // A duplicate acknowledgement carries no data (RFC 5681 section 2).
-            self.is_heard |= !has_data;
-            return None;
-        }
-        if is_before(self.nxt, ack) {
-            // Data took another way, or the number is forged: the next segment tells.
-            self.is_known = false;
-            return None;
-        }
-        self.una = ack;
         self.is_heard = false;
-        let timed_out = core::mem::take(&mut self.resent_count) > 0;
+        self.resent_count = 0;
+        let sample = self.sample.take_if(|sample| !is_before(ack, sample.end));
         if let Some(resent) = self.resent.take() {
-            self.sample.take_if(|sample| !is_before(ack, sample.end));
-            return (timed_out && self.is_of_second(now, &resent)).then_some(Fate::Delivered(resent.len));
+            return self.is_of_second(now, &resent).then_some(Fate::Delivered(resent.len));
         }
-        let sample = self.sample.take_if(|sample| !is_before(ack, sample.end))?;
+        let sample = sample?;
         self.take_rtt(sample.age(now));
         Some(Fate::Delivered(sample.len))
     }
 
     /// Takes an acknowledgement that the kernel forwarded, with all data before it.
     pub(crate) fn skip_to(&mut self, ack: u32) {
-        self.is_known &= !is_before(self.una, ack);
+        self.data.skip_to(ack);
     }
 
-    /// Takes data that the kernel forwarded: the bytes before `sent`, of which those before `acked` are acknowledged.
-    /// Ignores numbers that no window allows: they belong to an earlier connection.
+    /// Takes data that the kernel forwarded; see [`InFlight::skip_between`].
     pub(crate) fn skip_between(&mut self, acked: Option<u32>, sent: u32) {
-        let una = match acked {
-            Some(acked) if !self.is_known || is_before(self.una, acked) => acked,
-            _ if self.is_known => self.una,
-            _ => return,
-        };
-        let is_in_window = |number: u32| number.wrapping_sub(una) <= WINDOW_MAX;
-        if !is_in_window(sent) || self.is_known && una.wrapping_sub(self.una) > WINDOW_MAX {
-            return;
-        }
-        if !self.is_known || una != self.una {
-            self.restart_at(una);
-        }
-        if is_before(self.nxt, sent) {
-            self.nxt = sent;
+        if self.data.skip_between(acked, sent) {
+            self.forget_packets();
         }
     }
 
     /// Forgets all data: the next byte to be sent is `seq`.
     pub(crate) fn restart_at(&mut self, seq: u32) {
-        let Delivery { rtt_min, rtt, .. } = *self;
-        *self = Delivery { una: seq, nxt: seq, is_known: true, rtt_min, rtt, ..Delivery::default() };
+        self.data = InFlight::from_seq(seq);
+        self.forget_packets();
+    }
+
+    /// Forgets the packets whose fate is awaited. Round-trip times stay valid.
+    fn forget_packets(&mut self) {
+        let Delivery { data, rtt_min, rtt, .. } = *self;
+        *self = Delivery { data, rtt_min, rtt, ..Delivery::default() };
     }
 
     /// Whether an acknowledgement can be that of data sent again, and not of the first packet with the data.
@@ -238,7 +215,7 @@ impl Sample {
 }
 
 impl DataSegment {
-    fn end(&self) -> u32 {
+    pub(crate) fn end(&self) -> u32 {
         self.seq.wrapping_add(self.payload_len)
     }
 
@@ -253,8 +230,6 @@ fn micros(time: Time) -> u32 {
     (time.nanos() / 1_000) as u32
 }
 
-/// The largest window of TCP, in bytes (RFC 7323 section 2.3).
-const WINDOW_MAX: u32 = 1 << 30;
 /// Round-trip time assumed before the first sample (a wide-area network's).
 const RTT_UNKNOWN: Duration = Duration::from_millis(100);
 
@@ -268,14 +243,27 @@ mod tests {
         let mut delivery = Delivery::default();
         delivery.restart_at(0);
         delivery.send(Time::ZERO, &data(0), 1_500, false);
-        assert_eq!(delivery.acknowledge(Time::ZERO, 0, || false), None);
+        assert_eq!(delivery.acknowledge(Time::ZERO, 0, false), None);
         // A fast retransmission, and new data, which becomes the sample and is repeated in shorter packets.
-        assert_eq!(delivery.notice_loss(&data(0)), Some(Fate::Lost(1_500)));
+        assert_eq!(delivery.notice_loss(Time::ZERO, &data(0)), Some(Fate::Lost(1_500)));
         delivery.send(Time::ZERO, &data(0), 1_400, false);
         delivery.send(Time::ZERO, &data(1_460), 1_500, false);
         delivery.send(Time::ZERO, &data(1_460), 1_400, false);
-        for ack in [1_460, 2_920] {
-            assert_eq!(delivery.acknowledge(Time::ZERO, ack, || false), None, "{ack}");
-        }
+        let fates = [1_460, 2_920].map(|ack| delivery.acknowledge(Time::ZERO, ack, false));
+        assert_eq!(fates, [Some(Fate::Delivered(1_400)), None], "the fast retransmission, and no sample");
+    }
+
+    #[test]
+    fn a_repetition_within_the_round_trip_is_no_loss() {
+        let data = DataSegment { seq: 0, payload_len: 1_460, headers_len: 40, wire_len: 1_500 };
+        let next = DataSegment { seq: 1_460, ..data };
+        let at = |millis| Time::ZERO + Duration::from_millis(millis);
+        let mut delivery = Delivery::default();
+        delivery.restart_at(0);
+        delivery.send(at(0), &data, 1_500, false);
+        assert_eq!(delivery.acknowledge(at(10), 1_460, false), Some(Fate::Delivered(1_500)));
+        delivery.send(at(10), &next, 1_500, false);
+        assert_eq!(delivery.notice_loss(at(19), &next), None);
+        assert_eq!(delivery.notice_loss(at(20), &next), Some(Fate::Lost(1_500)));
     }
 }

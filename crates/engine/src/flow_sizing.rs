@@ -19,7 +19,8 @@ pub enum SegmentPolicy {
     /// They are sent as TCP segments that fit the MTU.
     #[default]
     Segment,
-    /// They are sent in IP fragments.
+    /// They are sent in IP fragments. Data that is repeated after a time-out is sent as segments that fit the MTU: a
+    /// short queue may never hold all fragments of a segment.
     // C20
     Fragment,
     /// The largest number of fragments at which loss costs little, by the loss event rate of the flow.
@@ -58,9 +59,16 @@ pub(crate) struct FlowSizing {
 /// The state of a policy.
 #[derive(Clone, Copy, Debug)]
 enum State {
+    Fragment(Fragment),
     Dynamic(Dynamic),
     Lan(Lan),
     Wan(Wan),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Fragment {
+    /// Whether the host timed out, and has sent no new data since.
+    has_timed_out: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -150,7 +158,8 @@ impl FlowSizing {
         let state = match policy {
             SegmentPolicy::Lan | SegmentPolicy::LanSlow => State::Lan(Lan::new(policy == SegmentPolicy::LanSlow)),
             SegmentPolicy::Wan => State::Wan(Wan { len_max: u16::MAX, since: now }),
-            SegmentPolicy::Dynamic | SegmentPolicy::Segment | SegmentPolicy::Fragment => {
+            SegmentPolicy::Fragment => State::Fragment(Fragment { has_timed_out: false }),
+            SegmentPolicy::Dynamic | SegmentPolicy::Segment => {
                 State::Dynamic(Dynamic { intervals: LossIntervals::default(), flight: u32::MAX })
             }
         };
@@ -163,6 +172,11 @@ impl FlowSizing {
         let sign = self.sign(now, segment);
         let frames = segment.frames;
         let (allowed, len_max) = match &mut self.state {
+            State::Fragment(fragment) => {
+                fragment.take(sign);
+                let allowed = if fragment.has_timed_out { 1 } else { frames.count(u16::MAX) };
+                (allowed, segment.filling(allowed))
+            }
             State::Dynamic(dynamic) => {
                 dynamic.take(sign, segment, self.nxt);
                 let allowed = dynamic.most_fragments(&frames);
@@ -216,6 +230,16 @@ impl FlowSizing {
         }
         (self.recover, self.event_seq) = (self.nxt, seq);
         if was_silent || is_again { Sign::TimeOut } else { Sign::Loss }
+    }
+}
+
+impl Fragment {
+    fn take(&mut self, sign: Sign) {
+        match sign {
+            Sign::TimeOut => self.has_timed_out = true,
+            Sign::Progress => self.has_timed_out = false,
+            Sign::Loss | Sign::Nothing => {}
+        }
     }
 }
 

@@ -9,6 +9,8 @@
 //! The rewriting of the MSS is left to the [MSS stage](crate::mss).
 
 use crate::delivery::Delivery;
+use crate::flows::SegmentNumbers;
+use crate::in_flight::InFlight;
 use crate::raised::Raised;
 use crate::toward::Toward;
 use packet::{Ip, MssOption, SegmentLimit, Time, tcp};
@@ -36,6 +38,8 @@ pub(crate) struct Handshake {
     pub(crate) raised: Option<Raised>,
     /// The data on its way to the narrow host.
     pub(crate) delivery: Delivery,
+    /// The data on its way to the wide host.
+    pub(crate) toward_wide: InFlight,
 }
 
 /// The announcement of one host of a connection.
@@ -86,6 +90,7 @@ impl Handshake {
             touched: now,
             raised: None,
             delivery: Delivery::default(),
+            toward_wide: InFlight::default(),
         }
     }
 
@@ -171,12 +176,34 @@ impl Handshake {
         true
     }
 
+    /// Takes a SYN after its announcement was stored: its sender's data begins after it. A SYN-ACK also shows where the
+    /// data of its receiver begins. The SYN of a connection that may not come about changes nothing.
+    pub(crate) fn begin_data(&mut self, syn: &SegmentNumbers, toward: Toward) {
+        let is_valid = self.sender(toward).seq == syn.seq && !self.sender(toward).is_stale;
+        if self.is_agreed && !is_valid {
+            return;
+        }
+        self.restart_data(toward, syn.seq.wrapping_add(1));
+        if syn.flags & tcp::ACK != 0 {
+            self.restart_data(toward.other(), syn.ack);
+        }
+    }
+
+    /// Forgets the data toward this side: the next byte to be sent is `seq`.
+    fn restart_data(&mut self, toward: Toward, seq: u32) {
+        match toward {
+            Toward::Narrow => self.delivery.restart_at(seq),
+            Toward::Wide => self.toward_wide = InFlight::from_seq(seq),
+        }
+    }
+
     /// Takes a packet without SYN. The packet may show that a new handshake was completed by another route. The
     /// limits of the former connection may then be wrong, so no segment is made longer.
     #[inline]
     pub(crate) fn doubt(&mut self, flags: u8, seq: u32, ack: u32, toward: Toward) {
         if self.is_agreed && self.has_offers() && self.goes_on_unanswered(flags, seq, ack, toward) {
             (self.is_agreed, self.has_accurate_ecn) = (false, false);
+            (self.delivery, self.toward_wide) = (Delivery::default(), InFlight::default());
         }
     }
 

@@ -124,6 +124,7 @@ mod fragment;
 mod gateway;
 mod handshake;
 mod icmp_error;
+mod in_flight;
 mod ip_id;
 mod keyed_hash;
 mod ledger;

@@ -1,9 +1,13 @@
-//! Fates of packets toward narrow hosts, and ICMP errors from the narrow side -> the size of cuts for each host.
+//! Fates of packets toward narrow hosts, and ICMP errors of both sides -> the size of packets for each host.
 //!
 //! A path behind the border may carry less than the border's own link. The border's cuts are then too long, and
 //! only the border can learn of it: the wide hosts sent other packets. So an ICMP error that answers a cut ends
 //! here, and lowers the size for its destination. Where no error comes, the losses themselves are the evidence: see
 //! [`pmtu`]. The size of a path never exceeds the MTU of the border's link, and never the limit of the receiver.
+//!
+//! On the wide side, links may carry less than the border's own link too. There, the border makes segments longer
+//! than their narrow hosts sent them. An ICMP error about such a segment lowers the size for the wide host, for ten
+//! minutes. Only packets that a narrow host sent itself concern that host.
 //!
 //! An ICMP error is believed only if it quotes data in flight (RFC 5927 section 4.1), and if its sender is not the
 //! destination. Its MTU must be below the quoted length, and not below the minimum (RFC 8201 section 4).
@@ -25,14 +29,14 @@ use packet::icmp::TooBigReport;
 use packet::{Address, IPV4_DF_MIN, Packet, SegmentLimit, Time, Version, tcp};
 use pmtu::{Phase, SizeSearch, Sizes, plateau_below};
 
-/// The paths to narrow hosts.
+/// The paths to the hosts of both sides.
 #[derive(Debug)]
 pub(crate) struct Paths {
     paths: FairTable<PathKey, SizeSearch>,
-    /// MTU of the narrow link, in bytes.
-    link_mtu: u16,
-    /// Number of paths whose size is below the link's MTU.
-    lowered_count: usize,
+    /// MTUs of the links, in bytes.
+    links: LinkMtus,
+    /// Number of paths whose size is below the link's MTU: toward narrow hosts, then toward wide hosts.
+    lowered_counts: [usize; 2],
     /// Whether a size changed since [`take_change`](Paths::take_change).
     is_changed: bool,
     /// The time of the last packet.
@@ -41,19 +45,27 @@ pub(crate) struct Paths {
     watched: Vec<FlowKey>,
 }
 
-/// A narrow host.
+/// The MTUs of a border's links, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LinkMtus {
+    pub(crate) narrow: u16,
+    pub(crate) wide: u16,
+}
+
+/// A host, and its side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PathKey {
     to: Address,
+    toward: Toward,
     version: Version,
     tags: u64,
 }
 
 impl Paths {
-    /// Creates a table of at most `limit` bytes for paths behind a link with an MTU of `link_mtu` bytes.
-    pub(crate) fn new(limit: usize, link_mtu: u16, secret: Secret) -> Paths {
+    /// Creates a table of at most `limit` bytes for paths behind these links.
+    pub(crate) fn new(limit: usize, links: LinkMtus, secret: Secret) -> Paths {
         let paths = FairTable::new(limit, &[PATH_TIMEOUT], secret);
-        Paths { paths, link_mtu, lowered_count: 0, is_changed: false, now: Time::ZERO, watched: Vec::new() }
+        Paths { paths, links, lowered_counts: [0; 2], is_changed: false, now: Time::ZERO, watched: Vec::new() }
     }
 
     /// Sets the hash key. The table must be empty.
@@ -61,11 +73,11 @@ impl Paths {
         self.paths.set_key(key);
     }
 
-    /// Adopts the limit and the link's MTU of another table. The paths are kept if the MTU is equal.
+    /// Adopts the limit and the links' MTUs of another table. The paths are kept if the MTUs are equal.
     pub(crate) fn go_on_as(&mut self, other: &Paths) {
         self.paths.set_limit(other.paths.limit());
-        if self.link_mtu != other.link_mtu {
-            self.link_mtu = other.link_mtu;
+        if self.links != other.links {
+            self.links = other.links;
             while let Some(at) = self.paths.oldest() {
                 self.remove(at);
             }
@@ -73,8 +85,8 @@ impl Paths {
         self.keep_limit();
     }
 
-    /// Takes a packet of a connection whose limits are known, after its receiver's limit was set. Limits a segment
-    /// toward a narrow host to the size of its path. Learns from the acknowledgements of narrow hosts.
+    /// Takes a packet of a connection whose limits are known, after its receiver's limit was set. Limits a segment to
+    /// the size of its path. Learns from the acknowledgements of narrow hosts.
     #[inline]
     pub(crate) fn on_packet(
         &mut self,
@@ -88,31 +100,89 @@ impl Paths {
         self.now = now;
         let Some((segment, at)) = found.numbers().zip(found.at()) else { return };
         let Some(handshake) = flows.handshake_mut(at) else { return };
+        let sent = DataSegment::of(packet, segment.seq);
+        let is_syn = segment.flags & tcp::SYN != 0;
+        if is_syn {
+            handshake.begin_data(&segment, toward);
+        }
+        if segment.flags & tcp::ACK != 0 {
+            match toward {
+                Toward::Narrow => _ = handshake.toward_wide.acknowledge(segment.ack),
+                Toward::Wide => {
+                    let has_data = is_syn || sent.is_some();
+                    if let Some(fate) = handshake.delivery.acknowledge(now, segment.ack, has_data) {
+                        let rtt = handshake.delivery.rtt();
+                        self.take(now, flows.key(at), fate, rtt, ledger);
+                    }
+                }
+            }
+        }
+        let Some(sent) = sent.filter(|_| !is_syn) else { return };
         match toward {
-            Toward::Narrow if segment.flags & tcp::SYN != 0 => {
-                handshake.delivery.restart_at(segment.seq.wrapping_add(1));
+            Toward::Narrow => self.send_to_narrow(now, packet, &sent, at, flows, ledger),
+            Toward::Wide => self.send_to_wide(now, packet, &sent, at, flows, ledger),
+        }
+    }
+
+    /// Limits a segment toward a narrow host.
+    #[inline]
+    fn send_to_narrow(
+        &mut self,
+        now: Time,
+        packet: &mut Packet,
+        sent: &DataSegment,
+        at: Handle,
+        flows: &mut FlowTable,
+        ledger: &mut Ledger,
+    ) {
+        let Some(handshake) = flows.handshake_mut(at) else { return };
+        let Some(limit) = packet.segment_limit else { return };
+        let limit = SegmentLimit { len_max: limit.len_max.min(self.links.narrow), ..limit };
+        let delivery = &mut handshake.delivery;
+        let [lowered_count, _] = self.lowered_counts;
+        if lowered_count == 0 && !delivery.is_troubled() && !delivery.repeats(sent) {
+            return delivery.send(now, sent, limit.len_max, false);
+        }
+        let mut copy = *delivery;
+        let key = flows.key(at);
+        self.send_watched(now, key, &mut copy, sent, packet, limit, ledger);
+        flows.handshake_mut(at).into_iter().for_each(|handshake| handshake.delivery = copy);
+    }
+
+    /// Limits a segment toward a wide host.
+    #[inline]
+    fn send_to_wide(
+        &mut self,
+        now: Time,
+        packet: &mut Packet,
+        sent: &DataSegment,
+        at: Handle,
+        flows: &mut FlowTable,
+        ledger: &mut Ledger,
+    ) {
+        let Some(handshake) = flows.handshake_mut(at) else { return };
+        handshake.toward_wide.send(sent.seq, sent.end());
+        let [_, lowered_count] = self.lowered_counts;
+        if lowered_count > 0
+            && let Some(limit) = packet.segment_limit
+            && let Some(path) = self.find(flows.key(at), Toward::Wide)
+        {
+            let len_max = limit.len_max.min(self.wide_size(now, path, ledger));
+            packet.segment_limit = Some(SegmentLimit { len_max, ..limit });
+        }
+    }
+
+    /// Returns the size for a wide host, in bytes. It is low for ten minutes, since no probes are sent to the wide side.
+    fn wide_size(&mut self, now: Time, at: Handle, ledger: &mut Ledger) -> u16 {
+        match self.paths.get(at).map(|path| (path.phase(), path.size())) {
+            Some((Phase::Settled { until }, size)) if now < until => size,
+            Some((Phase::LinkMtu, _)) | None => self.links.wide,
+            Some(_) => {
+                self.remove(at);
+                self.is_changed = true;
+                ledger.note(Event::PathRaised, Tally::new(1, 0));
+                self.links.wide
             }
-            Toward::Narrow => {
-                let Some(sent) = DataSegment::of(packet, segment.seq) else { return };
-                let Some(limit) = packet.segment_limit else { return };
-                let limit = SegmentLimit { len_max: limit.len_max.min(self.link_mtu), ..limit };
-                let delivery = &mut handshake.delivery;
-                if self.lowered_count == 0 && !delivery.is_troubled() && !delivery.repeats(&sent) {
-                    return delivery.send(now, &sent, limit.len_max, false);
-                }
-                let mut copy = *delivery;
-                let key = flows.key(at);
-                self.send_watched(now, key, &mut copy, &sent, packet, limit, ledger);
-                flows.handshake_mut(at).into_iter().for_each(|handshake| handshake.delivery = copy);
-            }
-            Toward::Wide if segment.flags & tcp::ACK != 0 => {
-                let has_data = || segment.flags & tcp::SYN != 0 || DataSegment::of(packet, segment.seq).is_some();
-                if let Some(fate) = handshake.delivery.acknowledge(now, segment.ack, has_data) {
-                    let rtt = handshake.delivery.rtt();
-                    self.take(now, flows.key(at), fate, rtt, ledger);
-                }
-            }
-            Toward::Wide => {}
         }
     }
 
@@ -150,12 +220,12 @@ impl Paths {
         if delivery.repeats(sent) {
             self.watch(key);
         }
-        if let Some(lost) = delivery.notice_loss(sent) {
+        if let Some(lost) = delivery.notice_loss(now, sent) {
             self.take(now, key, lost, delivery.rtt(), ledger);
         }
-        let sizes = self.sizes(key.version());
+        let sizes = self.sizes(key.version(), Toward::Narrow);
         let mut unknown = SizeSearch::new(sizes);
-        let path = match self.find(key) {
+        let path = match self.find(key, Toward::Narrow) {
             Some(at) => self.paths.slot_mut(at),
             None => &mut unknown,
         };
@@ -177,18 +247,19 @@ impl Paths {
         }
     }
 
-    /// Returns the limit of the packets to a narrow host, in bytes; the largest number if only its link limits them.
+    /// Returns the limit of the packets toward this side, in bytes; the largest number if only its link limits them.
     /// `None` while the packets of this connection must be seen: it has lost packets, or a larger size is to be
     /// tried.
-    pub(crate) fn len_max(&self, key: &FlowKey, handshake: &Handshake) -> Option<u16> {
+    pub(crate) fn len_max(&self, key: &FlowKey, handshake: &Handshake, toward: Toward) -> Option<u16> {
         if handshake.delivery.is_troubled() {
             return None;
         }
-        let Some(path) = self.find(*key).and_then(|at| self.paths.get(at)) else { return Some(u16::MAX) };
+        let Some(path) = self.find(*key, toward).and_then(|at| self.paths.get(at)) else { return Some(u16::MAX) };
+        let clears_df = || toward == Toward::Narrow && may_clear_df(*key, &self.sizes(key.version(), toward));
         match path.phase() {
             Phase::LinkMtu => Some(u16::MAX),
             // The kernel forwards packets with their DF.
-            _ if path.is_at_floor() && may_clear_df(*key, &self.sizes(key.version())) => None,
+            _ if path.is_at_floor() && clears_df() => None,
             Phase::Settled { until } if self.now < until => Some(path.size()),
             Phase::Settled { .. } | Phase::Searching(_) => None,
         }
@@ -199,48 +270,96 @@ impl Paths {
         self.now = now;
     }
 
-    /// Takes an ICMP error from the narrow side. Returns the reason why it is not forwarded. `None` if it is, as it
-    /// is about a packet of a host's own size, or about no connection that is known.
+    /// Takes an ICMP error that is sent toward this side. Returns the reason why it is not forwarded. `None` if it is,
+    /// as it is about a packet of a host's own size, or about no connection that is known.
     pub(crate) fn take_too_big(
         &mut self,
         now: Time,
         packet: &Packet,
+        toward: Toward,
         flows: &FlowTable,
         ledger: &mut Ledger,
     ) -> Option<Reason> {
         let report = TooBigReport::read(packet)?;
         let [tags, _] = packet.l2_scope().words();
-        let key = FlowKey::toward_narrow(report.source, report.destination, tags);
-        let handshake = flows.handshake(flows.by_key(&key)?)?;
+        let about = toward.other();
         let (router, _) = packet.addresses();
-        let is_forged = !handshake.delivery.is_in_flight(report.seq) || router == report.destination.0;
-        if is_forged || report.mtu >= report.quoted_len {
-            return Some(Reason::IcmpRefused);
+        let is_of_destination = router == report.destination.0;
+        match about {
+            Toward::Narrow => {
+                let key = FlowKey::toward_narrow(report.source, report.destination, tags);
+                let handshake = flows.handshake(flows.by_key(&key)?)?;
+                let is_forged = is_of_destination || !handshake.delivery.data().contains(report.seq);
+                if is_forged || report.mtu >= report.quoted_len {
+                    return Some(Reason::IcmpRefused);
+                }
+                self.take_narrow_error(now, &report, key, ledger)
+            }
+            Toward::Wide => {
+                let key = FlowKey::toward_narrow(report.destination, report.source, tags);
+                let handshake = flows.handshake(flows.by_key(&key)?)?;
+                if report.quoted_len <= self.links.narrow {
+                    return None;
+                }
+                let is_forged = is_of_destination || !handshake.toward_wide.contains(report.seq);
+                if is_forged || report.mtu >= report.quoted_len {
+                    return Some(Reason::IcmpRefused);
+                }
+                self.take_wide_error(now, &report, key, ledger)
+            }
         }
-        let at = self.open(now, key);
-        let path = self.paths.slot_mut(at);
-        let (before, was_whole) = (path.size(), path.phase() == Phase::LinkMtu);
-        let sizes = Sizes::of(key.version(), self.link_mtu);
-        let floor = sizes.floor;
-        // Old IPv4 routers state no MTU (RFC 1191 section 5).
-        let is_old = report.mtu == 0 && key.version() == Version::V4;
-        let mtu = match report.mtu {
-            _ if is_old => plateau_below(report.quoted_len, floor),
-            IPV4_MTU_MIN.. if may_clear_df(key, &sizes) => report.mtu.max(floor),
+    }
+
+    /// Takes a credible ICMP error about a packet toward a narrow host.
+    fn take_narrow_error(
+        &mut self,
+        now: Time,
+        report: &TooBigReport,
+        key: FlowKey,
+        ledger: &mut Ledger,
+    ) -> Option<Reason> {
+        let sizes = self.sizes(key.version(), Toward::Narrow);
+        let mtu = match stated_mtu(report, key.version(), &sizes) {
+            mtu @ IPV4_MTU_MIN.. if may_clear_df(key, &sizes) => mtu.max(sizes.floor),
             mtu => mtu,
         };
+        let at = self.open(now, key, Toward::Narrow);
+        let path = self.paths.slot_mut(at);
+        let before = path.size();
         if mtu == before && path.is_settled_since(now, LATE_ERRORS) {
             // The packet was not cut to this size, so its host must send shorter ones.
             return None;
         }
+        let is_lowered = self.lower_by_error(now, at, mtu, ledger);
+        // Several errors may answer one flight of packets.
+        let is_late = mtu >= before && mtu >= sizes.floor;
+        Some(if is_lowered || is_late { Reason::IcmpUsed } else { Reason::IcmpRefused })
+    }
+
+    /// Takes a credible ICMP error about a packet toward a wide host, longer than its narrow host sent it.
+    fn take_wide_error(
+        &mut self,
+        now: Time,
+        report: &TooBigReport,
+        key: FlowKey,
+        ledger: &mut Ledger,
+    ) -> Option<Reason> {
+        let sizes = self.sizes(key.version(), Toward::Wide);
+        let mtu = stated_mtu(report, key.version(), &sizes);
+        let at = self.open(now, key, Toward::Wide);
+        self.lower_by_error(now, at, mtu.max(sizes.floor), ledger);
+        // The narrow host's own packets may be too long as well.
+        (mtu >= self.links.narrow).then_some(Reason::IcmpUsed)
+    }
+
+    /// Lowers the size of a path to an MTU that an ICMP error states. Returns whether the size decreased.
+    fn lower_by_error(&mut self, now: Time, at: Handle, mtu: u16, ledger: &mut Ledger) -> bool {
+        let path = self.paths.slot_mut(at);
+        let (before, was_whole) = (path.size(), path.phase() == Phase::LinkMtu);
         let is_lowered = path.too_big(now, mtu);
         self.note_change(now, at, before, was_whole, ledger, Event::PathLoweredIcmp);
         self.keep_limit();
-        if is_lowered {
-            return Some(Reason::IcmpUsed);
-        }
-        // Several errors may answer one flight of packets.
-        Some(if mtu >= before && mtu >= floor { Reason::IcmpUsed } else { Reason::IcmpRefused })
+        is_lowered
     }
 
     /// Returns the connections that lost data since the last call. Their packets must be received here, so that
@@ -278,17 +397,17 @@ impl Paths {
 
     /// Returns the number of paths whose size is below the link's MTU.
     pub(crate) fn lowered_count(&self) -> usize {
-        self.lowered_count
+        self.lowered_counts.iter().sum()
     }
 
-    fn sizes(&self, version: Version) -> Sizes {
-        Sizes::of(version, self.link_mtu)
+    fn sizes(&self, version: Version, toward: Toward) -> Sizes {
+        Sizes::of(version, self.links.toward(toward))
     }
 
     /// Takes the fate of a packet.
     #[inline(never)]
     fn take(&mut self, now: Time, key: FlowKey, fate: Fate, rtt: Duration, ledger: &mut Ledger) {
-        let at = self.open(now, key);
+        let at = self.open(now, key, Toward::Narrow);
         let path = self.paths.slot_mut(at);
         let (before, was_whole) = (path.size(), path.phase() == Phase::LinkMtu);
         match fate {
@@ -313,11 +432,11 @@ impl Paths {
         let (size, is_whole) = (path.size(), path.phase() == Phase::LinkMtu);
         match (was_whole, is_whole) {
             (true, false) => {
-                self.lowered_count += 1;
+                self.count_lowered(at, 1);
                 // It is evicted after paths about which nothing was learned.
                 self.paths.move_to_reserve(at);
             }
-            (false, true) => self.lowered_count -= 1,
+            (false, true) => self.count_lowered(at, -1),
             _ => {}
         }
         self.is_changed |= size != before;
@@ -338,14 +457,14 @@ impl Paths {
         }
     }
 
-    fn find(&self, key: FlowKey) -> Option<Handle> {
-        self.paths.find(&PathKey::of(key))
+    fn find(&self, key: FlowKey, toward: Toward) -> Option<Handle> {
+        self.paths.find(&PathKey::of(key, toward))
     }
 
-    /// Returns the path of a connection, which is created if it is missing.
-    fn open(&mut self, now: Time, key: FlowKey) -> Handle {
-        let key = PathKey::of(key);
-        let sizes = self.sizes(key.version);
+    /// Returns the path of a connection toward this side, which is created if it is missing.
+    fn open(&mut self, now: Time, key: FlowKey, toward: Toward) -> Handle {
+        let key = PathKey::of(key, toward);
+        let sizes = self.sizes(key.version, toward);
         match self.paths.find(&key) {
             Some(at) => at,
             None => self.paths.insert(now, key, SizeSearch::new(sizes), PATH_CHARGE, PATH_TIMEOUT),
@@ -353,13 +472,32 @@ impl Paths {
     }
 
     fn remove(&mut self, at: Handle) {
-        let path = self.paths.remove(at);
-        self.lowered_count -= usize::from(path.phase() != Phase::LinkMtu);
+        if self.paths.get(at).is_some_and(|path| path.phase() != Phase::LinkMtu) {
+            self.count_lowered(at, -1);
+        }
+        self.paths.remove(at);
+    }
+
+    /// Counts one path more, or one less, whose size is below the link's MTU.
+    fn count_lowered(&mut self, at: Handle, change: isize) {
+        let direction = self.paths.get_entry(at).map(|(key, _)| key.toward.direction());
+        if let Some(count) = direction.and_then(|direction| self.lowered_counts.get_mut(direction)) {
+            *count = count.saturating_add_signed(change);
+        }
     }
 
     fn keep_limit(&mut self) {
         while let Some(at) = self.paths.over_limit() {
             self.remove(at);
+        }
+    }
+}
+
+impl LinkMtus {
+    fn toward(self, toward: Toward) -> u16 {
+        match toward {
+            Toward::Narrow => self.narrow,
+            Toward::Wide => self.wide,
         }
     }
 }
@@ -378,8 +516,12 @@ impl DataSegment {
 }
 
 impl PathKey {
-    fn of(key: FlowKey) -> PathKey {
-        PathKey { to: key.narrow, version: key.version(), tags: key.tags }
+    fn of(key: FlowKey, toward: Toward) -> PathKey {
+        let to = match toward {
+            Toward::Narrow => key.narrow,
+            Toward::Wide => key.wide,
+        };
+        PathKey { to, toward, version: key.version(), tags: key.tags }
     }
 }
 
@@ -390,7 +532,15 @@ impl Key for PathKey {
 
     fn hash(&self, table: &TableKey) -> u64 {
         let to = self.to.number();
-        table.hash([to as u64, (to >> 64) as u64, self.tags, self.version as u64, 0, 0])
+        table.hash([to as u64, (to >> 64) as u64, self.tags, self.version as u64, self.toward as u64, 0])
+    }
+}
+
+/// Returns the MTU that an ICMP error states, in bytes. Old IPv4 routers state none (RFC 1191 section 5).
+fn stated_mtu(report: &TooBigReport, version: Version, sizes: &Sizes) -> u16 {
+    match report.mtu {
+        0 if version == Version::V4 => plateau_below(report.quoted_len, sizes.floor),
+        mtu => mtu,
     }
 }
 

@@ -69,26 +69,21 @@ impl SegmentSizing {
         };
         let is_exempt = self.exempt.iter().any(|exempt| exempt.covers([source, destination], facts.ports));
         let Some(segment) = WideSegment::of(packet, facts.seq, self.mtu).filter(|_| !is_exempt) else { return };
-        let len_max = match policy {
-            SegmentPolicy::Fragment => segment.filling(u16::MAX),
-            _ => {
-                let Some(sizing) = flows.sizing(now, packet, Toward::Narrow.direction()) else { return };
-                let to = (destination, packet.ip().version);
-                let goes_on = |sizing: &FlowSizing| {
-                    sizing.policy == policy
-                        && !(self.route_mtu_max.is_some() && route_mtus.is_restarted(to, sizing.last()))
-                };
-                let sizing = match sizing {
-                    Some(sizing) if goes_on(sizing) => sizing,
-                    _ => sizing.insert(Box::new(FlowSizing::new(now, policy, &segment))),
-                };
-                let len_max = sizing.take(now, &segment, ledger);
-                if let Some(mtu_max) = self.route_mtu_max {
-                    route_mtus.take(now, to, &segment, sizing.allowed(), mtu_max);
-                }
-                len_max
-            }
+        let Some(sizing) = flows.sizing(now, packet, Toward::Narrow.direction()) else { return };
+        // The host's segments keep their length where all of them are sent in fragments.
+        let route_mtu_max = self.route_mtu_max.filter(|_| policy != SegmentPolicy::Fragment);
+        let to = (destination, packet.ip().version);
+        let goes_on = |sizing: &FlowSizing| {
+            sizing.policy == policy && !(route_mtu_max.is_some() && route_mtus.is_restarted(to, sizing.last()))
         };
+        let sizing = match sizing {
+            Some(sizing) if goes_on(sizing) => sizing,
+            _ => sizing.insert(Box::new(FlowSizing::new(now, policy, &segment))),
+        };
+        let len_max = sizing.take(now, &segment, ledger);
+        if let Some(mtu_max) = route_mtu_max {
+            route_mtus.take(now, to, &segment, sizing.allowed(), mtu_max);
+        }
         if len_max > self.mtu {
             packet.segment_limit = Some(SegmentLimit { in_fragments: true, ..SegmentLimit::new(len_max, false) });
         }

@@ -140,7 +140,9 @@ impl Sizing {
             note_finished(&packet, out);
         }
         self.segment(now, &mut packet, out);
-        if packet.segment_limit.is_some_and(|limit| limit.clears_df) {
+        // A packet that cannot be divided keeps its DF, so that its host is told.
+        let len = packet.wire_len();
+        if packet.segment_limit.is_some_and(|limit| limit.clears_df && len <= usize::from(limit.len_max)) {
             self.clear_df(now, &mut packet, out);
         }
         if self.is_below_every_link(&packet) || self.leaves_to_kernel(&packet) {

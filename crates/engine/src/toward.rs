@@ -21,7 +21,7 @@ impl Toward {
     }
 
     /// Returns the side at the end of the direction with this number.
-    pub(crate) const fn of_direction(direction: usize) -> Toward {
+    pub const fn of_direction(direction: usize) -> Toward {
         if direction == Toward::Narrow.direction() { Toward::Narrow } else { Toward::Wide }
     }
 

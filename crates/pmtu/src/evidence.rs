@@ -25,6 +25,9 @@ pub struct PathEvidence {
     last_loss: Option<Time>,
     /// The length of the smallest packet lost since the last delivery. `None` if none was lost.
     waiting: Option<u16>,
+    /// The length against which the losses of the last round trip with losses count. `None` if they count against
+    /// none.
+    counted: Option<u16>,
 }
 
 /// Deliveries and losses of packets of one length.
@@ -52,6 +55,7 @@ impl PathEvidence {
                 if let Some(record) = self.record(lost) {
                     record.since = if record.events == 0 { now } else { record.since };
                     record.events = record.events.saturating_add(1);
+                    self.counted = Some(lost);
                 }
             }
             Some(_) => self.lost += 1,
@@ -66,15 +70,26 @@ impl PathEvidence {
         }
     }
 
-    /// Takes a lost packet of `len` bytes on a path with round-trip time `rtt`. Further losses within `rtt` are
-    /// ignored. Of all packets lost before the next delivery, only the smallest counts: their losses may have one
-    /// cause.
+    /// Takes a lost packet of `len` bytes on a path with round-trip time `rtt`. Of all packets lost within `rtt`, and
+    /// of all packets lost before the next delivery, only the smallest counts: their losses may have one cause.
     pub fn lost(&mut self, now: Time, len: u16, rtt: Duration) {
         if self.last_loss.is_some_and(|last| now.since(last) < rtt) {
+            let is_smaller =
+                self.counted.take_if(|counted| len < *counted).is_some_and(|counted| self.take_back(counted));
+            if is_smaller || self.waiting.is_some_and(|waiting| len < waiting) {
+                self.waiting = Some(len);
+            }
             return;
         }
-        self.last_loss = Some(now);
+        (self.last_loss, self.counted) = (Some(now), None);
         self.waiting = Some(self.waiting.map_or(len, |waiting| waiting.min(len)));
+    }
+
+    /// Takes back the last event of a length: it was the loss of a smaller packet. Returns false if a delivery has
+    /// explained it already.
+    fn take_back(&mut self, len: u16) -> bool {
+        let record = self.records.iter_mut().find(|record| record.len == len && record.events > 0);
+        record.map(|record| record.events -= 1).is_some()
     }
 
     /// Returns the evidence that packets of `len` bytes do not pass: the natural logarithm of the likelihood ratio
@@ -111,7 +126,7 @@ impl PathEvidence {
     /// Discards what is known about sizes. The loss rate is kept. For a path whose size limit was learned otherwise.
     pub fn forget_sizes(&mut self) {
         self.records.clear();
-        (self.last_loss, self.waiting) = (None, None);
+        (self.last_loss, self.waiting, self.counted) = (None, None, None);
     }
 
     /// Returns the record of a length, which is created if it is missing. `None` if every record has evidence
@@ -198,6 +213,30 @@ mod tests {
         one.lost(at(0), 1_500, RTT);
         (0..1_000).for_each(|_| one.delivered(at(1), 100));
         assert_eq!(path.against(1_500), one.against(1_500));
+    }
+
+    #[test]
+    fn of_the_losses_of_one_round_trip_only_the_smallest_counts() {
+        let half = RTT / 2;
+        // Whether the smaller loss is noticed before the delivery that makes the first one count, or after it.
+        for is_late in [false, true] {
+            let mut path = PathEvidence::default();
+            path.lost(at(0), 1_500, RTT);
+            if is_late {
+                path.delivered(at(0) + half, 100);
+                assert!(path.against(1_500) > 0.0);
+            }
+            path.lost(at(0) + half, 600, RTT);
+            path.delivered(at(0) + half, 600);
+            assert_eq!(path.against(1_500), 0.0, "{is_late}: packets of every size were lost");
+        }
+        // The losses of another round trip are another event.
+        let mut path = PathEvidence::default();
+        path.lost(at(0), 1_500, RTT);
+        path.delivered(at(0), 100);
+        path.lost(at(1), 600, RTT);
+        path.delivered(at(1), 600);
+        assert!(path.against(1_500) > 0.0);
     }
 
     #[test]

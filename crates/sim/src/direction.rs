@@ -9,6 +9,7 @@
 //!
 //! All stored data is recounted only occasionally, after as many events as there are entries.
 
+mod sizes;
 mod watch;
 
 use self::watch::{EcnCounts, OrderCheck, Watch};
@@ -70,8 +71,8 @@ pub struct Directions {
     pub bug: Option<InjectedBug>,
     /// Time of the last call of `expire` before a batch.
     begun: Time,
-    /// The MTU of the first side at the start, in bytes. No change of the MTU exceeds it.
-    mtu_max: usize,
+    /// The MTU of each side at the start, in bytes. No change of the MTU exceeds it.
+    mtus_max: Vec<usize>,
 }
 
 impl Directions {
@@ -84,8 +85,8 @@ impl Directions {
         bug: Option<InjectedBug>,
     ) -> Directions {
         let engine = Engine::new(settings, secrets, || Pool::new(pool_limit));
-        let mtu_max = settings.sides.first().map_or(0, |side| side.mtu.into());
-        Directions { engine, secrets, batch: Batch::default(), all, bug, begun: Time::NEVER, mtu_max }
+        let mtus_max = settings.sides.iter().map(|side| side.mtu.into()).collect();
+        Directions { engine, secrets, batch: Batch::default(), all, bug, begun: Time::NEVER, mtus_max }
     }
 
     /// Processes a batch: `frames` for direction `at` that were received on `port` at the same time.
@@ -150,39 +151,6 @@ impl Directions {
     pub fn check(&mut self, net: &mut Net) {
         let Directions { engine, all, .. } = self;
         all.iter_mut().for_each(|direction| direction.check(engine, net));
-    }
-
-    /// Checks that no packet size is lowered without evidence. A host repeats data only after a loss. A path is
-    /// lowered only if some link is narrower than the gateway's own.
-    fn check_sizes(&self, net: &mut Net) {
-        net.looked(Law::Sizes);
-        let Directions { engine, all, mtu_max, .. } = self;
-        let count =
-            |event| all.iter().map(|direction| engine.ledger(direction.at).event(event).packets).sum::<u64>();
-        let sum = |of: fn(&Watch) -> u64| all.iter().map(|direction| of(&direction.watch)).sum::<u64>();
-        let [by_loss, by_icmp] = [count(Event::PathLoweredLoss), count(Event::PathLoweredIcmp)];
-        let shorter = count(Event::SegmentsShorter) + by_loss;
-        if shorter + by_icmp == 0 || net.is_spoilt() {
-            return;
-        }
-        let [repeats, errors] = [sum(|watch| watch.repeat_count), sum(|watch| watch.too_big_count)];
-        if shorter > repeats || by_icmp > errors {
-            net.breaks(Law::Sizes, || {
-                format!(
-                    "sizes were lowered {shorter} times by losses and {by_icmp} times by ICMP errors, but only \
-                     {repeats} packets repeated data, and {errors} were ICMP errors"
-                )
-            });
-        }
-        let least = net.least_mtu;
-        if least >= *mtu_max && (by_icmp > 0 || by_loss > 0 && !net.loses_by_len) {
-            net.breaks(Law::Sizes, || {
-                format!(
-                    "a path was lowered {by_loss} times by losses and {by_icmp} times by ICMP errors, but the \
-                     narrowest link has an MTU of {least} bytes, and the gateway's own link {mtu_max}"
-                )
-            });
-        }
     }
 
     /// Checks the laws that hold at the end of a run. Afterwards, all lowered sizes are forgotten.
@@ -265,10 +233,12 @@ impl Direction {
                 packet.decrement_ttl();
             }
             let mut is_repeat = false;
-            places_of(net, packet, |flow, start, len| is_repeat |= self.watch.order(flow).comes(start, len) > 0);
+            places_of(net, packet, |flow, at, len| is_repeat |= self.watch.order(flow).comes(at, len) > 0);
             self.watch.repeat_count += u64::from(is_repeat && self.bug != Some(InjectedBug::Repeats));
-            self.watch.too_big_count += u64::from(TooBigReport::read(packet).is_some());
-            must_refuse += u64::from(self.must_refuse(engine.side(self.at), packet));
+            // A border may consume an ICMP error, whatever its length.
+            let is_report = TooBigReport::read(packet).is_some();
+            self.watch.too_big_count += u64::from(is_report);
+            must_refuse += u64::from(!is_report && self.must_refuse(engine.side(self.at), packet));
         }
         let count = (batch.split.len() + batch.frames.len()) as u64;
         if count > 1 {

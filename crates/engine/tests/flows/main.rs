@@ -14,3 +14,4 @@ mod paths;
 mod rig;
 mod segment_sizing;
 mod segments;
+mod wide_paths;

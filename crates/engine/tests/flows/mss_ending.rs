@@ -74,10 +74,10 @@ fn offloaded_acks_update_the_connection() {
         let packet = Frame::copy(&frame, LinkType::Ip, Ingress(1), &mut testbed.out.pool).expect("it is one");
         let (narrow, wide) = packet.addresses();
         testbed.out.recycle(packet);
-        testbed.mss.on_offloaded_ack([(narrow, 10_001), (wide, 443)], 70_000);
-        testbed.mss.on_offloaded_ack([(narrow, 10_001), (wide, 443)], 60_000);
+        testbed.mss.on_offloaded_ack([(narrow, 10_001), (wide, 443)], Toward::Wide, 70_000);
+        testbed.mss.on_offloaded_ack([(narrow, 10_001), (wide, 443)], Toward::Wide, 60_000);
         // A packet of another connection.
-        testbed.mss.on_offloaded_ack([(narrow, 10_002), (wide, 443)], 90_000);
+        testbed.mss.on_offloaded_ack([(narrow, 10_002), (wide, 443)], Toward::Wide, 90_000);
         let [Some(frame)] = &testbed.tell()[..] else { panic!("it is told") };
         let seq_at = ReadPacket::of(frame).upper_at + 8 + if version == 4 { 24 } else { 44 };
         assert_eq!(frame[seq_at..seq_at + 4], 70_000_u32.to_be_bytes());

@@ -6,14 +6,15 @@ use testkit::fields::*;
 use testkit::{ReadPacket, Spec, host, icmp, tcp};
 use wideload_engine::packet::{Frame, Gso, Identifications, Ingress, LinkType, Maker, Pool, Time};
 use wideload_engine::{
-    Batch, Egress, Event, Gateway, GatewayRole, GatewaySettings, Reason, Secret, Secrets, SegmentSize, WirePackets,
+    Batch, Egress, Event, Gateway, GatewayRole, GatewaySettings, Reason, Secret, Secrets, SegmentSize, Toward,
+    WirePackets,
 };
 
 /// A border between one wide and one narrow host with a connection, and the narrow path behind it.
-struct Net {
-    gateway: Gateway,
-    now: Time,
-    version: u8,
+pub struct Net {
+    pub gateway: Gateway,
+    pub now: Time,
+    pub version: u8,
     /// The longest packet that the path carries.
     path: usize,
     /// Bytes sent by the wide host, from its first data byte on.
@@ -22,15 +23,15 @@ struct Net {
     loses: bool,
 }
 
-const NARROW: usize = 1;
-const WIDE: usize = 0;
+pub const NARROW: usize = 1;
+pub const WIDE: usize = 0;
 /// Payload of a wide segment.
 const WIDE_LEN: usize = 8_900;
-const RTT: Duration = Duration::from_millis(10);
+pub const RTT: Duration = Duration::from_millis(10);
 const RTO: Duration = Duration::from_millis(210);
 
 impl Net {
-    fn new(version: u8) -> Net {
+    pub fn new(version: u8) -> Net {
         Net::with(version, |_| {})
     }
 
@@ -48,16 +49,16 @@ impl Net {
         net
     }
 
-    fn of_wide(&self) -> Spec {
+    pub fn of_wide(&self) -> Spec {
         tcp(self.version).from(host(self.version, 1)).to(host(self.version, 2)).ports(40_000, 80).seq(1)
     }
 
-    fn of_narrow(&self) -> Spec {
+    pub fn of_narrow(&self) -> Spec {
         tcp(self.version).from(host(self.version, 2)).to(host(self.version, 1)).ports(80, 40_000).seq(1)
     }
 
     /// Pushes a packet from the wide (0) or narrow (1) side. Returns the wire packets that leave.
-    fn push(&mut self, from: usize, spec: &Spec) -> Vec<ReadPacket> {
+    pub fn push(&mut self, from: usize, spec: &Spec) -> Vec<ReadPacket> {
         self.push_gso(from, spec, None)
     }
 
@@ -71,6 +72,11 @@ impl Net {
             packet.gso = Some(Gso { segment_len, ids: Identifications::Rise, maker: Maker::Sender });
         }
         self.gateway.push(self.now, from, &mut batch);
+        self.drain(from)
+    }
+
+    /// Ends a batch from this side. Returns the wire packets that leave.
+    pub fn drain(&mut self, from: usize) -> Vec<ReadPacket> {
         self.gateway.port_is_idle(self.now, from);
         self.gateway.release(self.now, from);
         let mut left = Vec::new();
@@ -90,7 +96,7 @@ impl Net {
     }
 
     /// Sends the wide segment that starts at this byte. Returns the packets that leave toward the narrow host.
-    fn send(&mut self, at: usize) -> Vec<ReadPacket> {
+    pub fn send(&mut self, at: usize) -> Vec<ReadPacket> {
         let segment = Spec { seq: 1 + at as u32, ..self.of_wide() }.payload(vec![7; WIDE_LEN]);
         self.push(WIDE, &segment)
     }
@@ -123,7 +129,7 @@ impl Net {
     }
 
     /// The ICMP error of a router about a packet.
-    fn too_big(&self, about: &ReadPacket, mtu: u16) -> Spec {
+    pub fn too_big(&self, about: &ReadPacket, mtu: u16) -> Spec {
         let message = if self.version == 4 { icmp(4, 3, 4) } else { icmp(6, 2, 0) };
         let [high, low] = mtu.to_be_bytes();
         let (kind, code) = if self.version == 4 { (3, 4) } else { (2, 0) };
@@ -133,7 +139,7 @@ impl Net {
         spec.from(router).to(host(self.version, 1)).payload(quote)
     }
 
-    fn count(&self, event: Event) -> u64 {
+    pub fn count(&self, event: Event) -> u64 {
         [0, 1].map(|direction| self.gateway.ledger(direction).event(event).packets).iter().sum()
     }
 
@@ -142,7 +148,7 @@ impl Net {
     }
 }
 
-fn longest(packets: &[ReadPacket]) -> usize {
+pub fn longest(packets: &[ReadPacket]) -> usize {
     packets.iter().map(|packet| packet.frame.len()).max().unwrap()
 }
 
@@ -255,12 +261,12 @@ fn an_error_about_data_that_the_kernel_forwarded_lowers_the_size() {
             quoted.frame[at..at + 4].copy_from_slice(&seq.to_be_bytes());
             quoted
         };
-        net.gateway.connections_mut().unwrap().on_offloaded_ack(back, acked);
+        net.gateway.connections_mut().unwrap().on_offloaded_ack(back, Toward::Wide, acked);
         let right = net.too_big(&about(acked), 1_400);
         assert_eq!(net.push(NARROW, &right), []);
         assert_eq!(net.retired(Reason::IcmpRefused), 1, "IPv{version}: the data in flight is unknown");
         for seq in [acked - 1, sent] {
-            net.gateway.connections_mut().unwrap().on_offloaded_data(ends, Some(acked), sent);
+            net.gateway.connections_mut().unwrap().on_offloaded_data(ends, Toward::Narrow, Some(acked), sent);
             let wrong = net.too_big(&about(seq), 1_400);
             assert_eq!(net.push(NARROW, &wrong), [], "IPv{version}: {seq} is not in flight");
         }
@@ -272,7 +278,7 @@ fn an_error_about_data_that_the_kernel_forwarded_lowers_the_size() {
         net.acknowledge(4 * WIDE_LEN);
         // Older numbers from the kernel are ignored.
         net.send(4 * WIDE_LEN);
-        net.gateway.connections_mut().unwrap().on_offloaded_data(ends, Some(acked), sent);
+        net.gateway.connections_mut().unwrap().on_offloaded_data(ends, Toward::Narrow, Some(acked), sent);
         let late = net.too_big(&about(acked), 1_300);
         assert_eq!(net.push(NARROW, &late), []);
         assert_eq!((net.retired(Reason::IcmpRefused), net.retired(Reason::IcmpUsed)), (4, 1));

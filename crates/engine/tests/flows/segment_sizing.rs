@@ -243,6 +243,25 @@ fn all_losses_of_a_round_trip_are_one_event() {
 
 // C21
 #[test]
+fn in_fragments_data_is_repeated_in_segments_after_a_time_out_until_new_data_is_sent() {
+    for version in [4, 6] {
+        let mut host = Host { version, ..Host::new(SegmentPolicy::Fragment) };
+        let first = host.next;
+        let second = first + MSS as u32;
+        assert!(!host.send(4).is_segments());
+        host.now = host.now + RTT;
+        assert!(!host.send_at(first, 1).is_segments(), "a fast retransmission");
+        host.now = host.now + RTO;
+        for seq in [first, second, first] {
+            assert!(host.send_at(seq, 1).is_segments(), "IPv{version}: after a time-out");
+            host.now = host.now + RTT;
+        }
+        assert!(!host.send(1).is_segments(), "new data");
+        assert_eq!([Event::SegmentsShorter, Event::SegmentsLonger].map(|event| host.count(event)), [1, 1]);
+    }
+}
+
+#[test]
 fn the_lan_policy_grows_by_a_default_segment_and_halves_at_a_time_out() {
     let mut host = Host::new(SegmentPolicy::Lan);
     let lens: Vec<usize> = (0..9).map(|_| host.send(1).datagrams()[0].1).collect();

@@ -6,7 +6,7 @@
 use super::Worker;
 use crate::commands::ShutdownNotices;
 use crate::path::{TO_NARROW, TO_WIDE};
-use engine::Connection;
+use engine::{Connection, Toward};
 use packet::{Ingress, Time};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -40,7 +40,8 @@ impl Worker {
         farewell.forgotten = connections.forgotten_count();
         if let Some(flow_offload) = self.ends[TO_WIDE].port.flow_offload() {
             for (flow, ack) in flow_offload.acked() {
-                connections.on_offloaded_ack(flow.ends().map(|(address, port)| (address.into(), port)), ack);
+                let ends = flow.ends().map(|(address, port)| (address.into(), port));
+                connections.on_offloaded_ack(ends, Toward::Wide, ack);
             }
         }
         let raised_count = connections.raised_connections().count();

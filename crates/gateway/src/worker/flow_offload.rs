@@ -6,6 +6,7 @@
 use super::Worker;
 use crate::endpoint::Endpoint;
 use crate::path::{TO_NARROW, TO_WIDE};
+use engine::Toward;
 use offload::flow_offload::{self, Flow};
 use packet::icmp::TooBigReport;
 use packet::{Packet, Tags, Time, may_be_segmented, may_be_segmented_hence};
@@ -105,18 +106,20 @@ impl Worker {
         }
     }
 
-    /// Handles a packet from the narrow side. If it is an ICMP error about an offloaded flow, the engine gets to know
-    /// which data of the flow is in flight.
-    pub(super) fn prepare_icmp(&mut self, packet: &Packet) {
+    /// Handles a packet of this direction. If it is an ICMP error about an offloaded flow, the engine gets to know which
+    /// data of the flow is in flight.
+    pub(super) fn prepare_icmp(&mut self, direction: usize, packet: &Packet) {
         let Some(TooBigReport { source, destination, .. }) = TooBigReport::read(packet) else { return };
         let ends = [source, destination];
         let flow = Flow::between(ends.map(|(address, port)| (address.into(), port)));
-        let [wide, narrow] = &mut self.ends;
+        let back = direction.min(1);
         // Read first: later acknowledgements then leave some data in flight.
-        let acked = narrow.port.flow_offload().and_then(|flow_offload| flow_offload.acked_of(flow.reversed()));
-        let sent = wide.port.flow_offload().and_then(|flow_offload| flow_offload.sent_of(flow));
+        let acks = self.ends[back].port.flow_offload();
+        let acked = acks.and_then(|flow_offload| flow_offload.acked_of(flow.reversed()));
+        let data = self.ends[1 - back].port.flow_offload();
+        let sent = data.and_then(|flow_offload| flow_offload.sent_of(flow));
         if let (Some(sent), Some(connections)) = (sent, self.gateway.connections_mut()) {
-            connections.on_offloaded_data(ends, acked, sent);
+            connections.on_offloaded_data(ends, Toward::of_direction(1 - back), acked, sent);
         }
     }
 
@@ -137,8 +140,8 @@ impl Worker {
             };
             let limit = |flow: Flow, acked: Option<u32>| {
                 let ends = flow.ends().map(|(address, port)| (address.into(), port));
-                if let (TO_WIDE, Some(ack), Some(connections)) = (direction, acked, gateway.connections_mut()) {
-                    connections.on_offloaded_ack(ends, ack);
+                if let (Some(ack), Some(connections)) = (acked, gateway.connections_mut()) {
+                    connections.on_offloaded_ack(ends, Toward::of_direction(direction), ack);
                 }
                 gateway.on_offloaded(now, ends, direction)
             };

@@ -257,8 +257,8 @@ impl Worker {
         }
         if self.redirects && packet.is_tcp() {
             self.note_candidate(direction, packet);
-        } else if self.redirects && direction == TO_WIDE {
-            self.prepare_icmp(packet);
+        } else if self.redirects {
+            self.prepare_icmp(direction, packet);
         }
     }
 
@@ -286,7 +286,7 @@ impl Worker {
         while let Some(leaving) = self.gateway.next(direction) {
             match leaving {
                 Egress::Forward(packet) => {
-                    let takes_icmp = direction == TO_WIDE && self.gateway.connections().is_some();
+                    let takes_icmp = self.gateway.connections().is_some();
                     if self.peers.as_mut().is_some_and(|peers| peers.give(direction, &packet, takes_icmp)) {
                         self.gateway.recycle(direction, packet);
                     } else {

@@ -182,8 +182,8 @@ impl Worker {
         match Frame::copy(&rebuilt.frame, rebuilt.link_type, Ingress(rebuilt.direction as u32), pool) {
             Ok(mut packet) => {
                 rebuilt.tell(&mut packet);
-                if self.redirects && rebuilt.direction == TO_WIDE {
-                    self.prepare_icmp(&packet);
+                if self.redirects {
+                    self.prepare_icmp(rebuilt.direction, &packet);
                 }
                 self.batch.frames.push(Frame::Ip(packet));
                 self.gateway.push(now, rebuilt.direction, &mut self.batch);

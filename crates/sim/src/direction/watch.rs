@@ -16,6 +16,8 @@ pub struct Watch {
     pub repeat_count: u64,
     /// Received ICMP errors about packets that are too big.
     pub too_big_count: u64,
+    /// Flows with shorter segments, and packets that repeated data, at the last check of sizes.
+    pub size_counts: [u64; 2],
     pub orders: Vec<OrderCheck>,
     pub marks: EcnCounts,
     /// Number of events since the last recount of stored data, and number of entries in that recount.
