@@ -118,6 +118,7 @@ pub use packet;
 mod coalescing;
 mod connections;
 mod delivery;
+mod fair_intake;
 mod flow_sizing;
 mod flows;
 mod fragment;
@@ -147,6 +148,7 @@ mod toward;
 
 pub use coalescing::Coalescer;
 pub use connections::{Connection, Connections};
+pub use fair_intake::{FairIntake, INTAKE_MEMORY, IntakeLimits, QUANTUM};
 pub use flow_sizing::SegmentPolicy;
 pub use flows::FLOW_CHARGE;
 pub use fragment::{FragmentWriter, WirePackets};

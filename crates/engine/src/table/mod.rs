@@ -6,7 +6,7 @@
 
 mod fair_queue;
 mod index;
-mod slab;
+pub(crate) mod slab;
 
 pub use fair_queue::{FairQueue, Handle, HasSource};
 

@@ -5,34 +5,36 @@
 
 /// First and last slot of a doubly linked list.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct List {
+pub(crate) struct List {
     first: u32,
     last: u32,
 }
 
 impl Default for List {
     fn default() -> List {
-        List { first: NONE, last: NONE }
+        List::EMPTY
     }
 }
 
 /// A slot's neighbours in a list.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ListLinks {
-    pub(super) before: u32,
-    pub(super) after: u32,
+pub(crate) struct ListLinks {
+    pub(crate) before: u32,
+    pub(crate) after: u32,
 }
 
 impl ListLinks {
-    pub(super) const NONE: ListLinks = ListLinks { before: NONE, after: NONE };
+    pub(crate) const NONE: ListLinks = ListLinks { before: NONE, after: NONE };
 }
 
 impl List {
-    pub(super) fn head(&self) -> Option<u32> {
+    pub(crate) const EMPTY: List = List { first: NONE, last: NONE };
+
+    pub(crate) fn head(&self) -> Option<u32> {
         (self.first != NONE).then_some(self.first)
     }
 
-    pub(super) fn push_back<T>(&mut self, slab: &mut Slab<T>, at: u32, links: impl Fn(&mut T) -> &mut ListLinks) {
+    pub(crate) fn push_back<T>(&mut self, slab: &mut Slab<T>, at: u32, links: impl Fn(&mut T) -> &mut ListLinks) {
         *links(slab.slot_mut(at)) = ListLinks { before: self.last, after: NONE };
         match self.last {
             NONE => self.first = at,
@@ -41,7 +43,7 @@ impl List {
         self.last = at;
     }
 
-    pub(super) fn unlink<T>(&mut self, slab: &mut Slab<T>, at: u32, links: impl Fn(&mut T) -> &mut ListLinks) {
+    pub(crate) fn unlink<T>(&mut self, slab: &mut Slab<T>, at: u32, links: impl Fn(&mut T) -> &mut ListLinks) {
         let ListLinks { before, after } = *links(slab.slot_mut(at));
         match before {
             NONE => self.first = after,
@@ -57,7 +59,7 @@ impl List {
 /// Slots that are reused. A slab allocates memory only when it needs more slots than ever before. A value stays in
 /// its slot until the slot is used again.
 #[derive(Debug)]
-pub(super) struct Slab<T> {
+pub(crate) struct Slab<T> {
     places: Vec<T>,
     free: Vec<u32>,
 }
@@ -72,7 +74,7 @@ impl<T> Slab<T> {
     /// Returns the number of a free slot, which keeps its old value. If no slot is free, adds a slot with the value
     /// `unused`.
     #[inline(always)]
-    pub(super) fn place(&mut self, unused: T) -> u32 {
+    pub(crate) fn place(&mut self, unused: T) -> u32 {
         match self.free.pop() {
             Some(at) => at,
             None => self.widen(unused),
@@ -81,40 +83,40 @@ impl<T> Slab<T> {
 
     /// Adds a slot behind all others, and returns its number.
     #[cold]
-    pub(super) fn widen(&mut self, unused: T) -> u32 {
+    pub(crate) fn widen(&mut self, unused: T) -> u32 {
         self.places.push(unused);
         self.places.len() as u32 - 1
     }
 
     /// Frees a slot.
     #[inline(always)]
-    pub(super) fn vacate(&mut self, at: u32) {
+    pub(crate) fn vacate(&mut self, at: u32) {
         self.free.push(at);
     }
 
     /// Returns the number of slots in use.
     #[inline]
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.places.len() - self.free.len()
     }
 
     /// Returns all slots, in use or free.
-    pub(super) fn all(&self) -> impl Iterator<Item = &T> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &T> {
         self.places.iter()
     }
 
     #[inline(always)]
-    pub(super) fn get(&self, at: u32) -> Option<&T> {
+    pub(crate) fn get(&self, at: u32) -> Option<&T> {
         self.places.get(at as usize)
     }
 
     #[inline(always)]
-    pub(super) fn get_mut(&mut self, at: u32) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, at: u32) -> Option<&mut T> {
         self.places.get_mut(at as usize)
     }
 
     #[inline(always)]
-    pub(super) fn at(&self, at: u32) -> &T {
+    pub(crate) fn at(&self, at: u32) -> &T {
         match self.places.get(at as usize) {
             Some(thing) => thing,
             None => panic!("a place that is linked is taken"),
@@ -122,7 +124,7 @@ impl<T> Slab<T> {
     }
 
     #[inline(always)]
-    pub(super) fn slot_mut(&mut self, at: u32) -> &mut T {
+    pub(crate) fn slot_mut(&mut self, at: u32) -> &mut T {
         match self.places.get_mut(at as usize) {
             Some(thing) => thing,
             None => panic!("a place that is linked is taken"),
@@ -131,4 +133,4 @@ impl<T> Slab<T> {
 }
 
 /// A number that no slot has.
-pub(super) const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;

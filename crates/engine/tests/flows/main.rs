@@ -7,6 +7,7 @@ mod coalescing_laws;
 mod connections;
 mod df_fragmentation;
 mod edges;
+mod fair_intake;
 mod live;
 mod mss;
 mod mss_ending;

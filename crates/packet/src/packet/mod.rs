@@ -152,6 +152,11 @@ impl OpaqueFrame {
         self.buffer.bytes(self.at..self.at + self.len)
     }
 
+    /// Returns the memory that this frame occupies, in bytes.
+    pub fn pinned_len(&self) -> usize {
+        self.buffer.pinned_len()
+    }
+
     /// Returns the buffer of the frame.
     pub fn into_buffer(self) -> Buffer {
         self.buffer

@@ -1,0 +1,315 @@
+//! Fair intakes: the order within flows, the shares of flows, and the bounds.
+
+use crate::rig::{Spec, each_seed, host, tcp, udp};
+use std::collections::{BTreeMap, HashMap};
+use testkit::ip;
+use wideload_engine::packet::{Frame, Ingress, LinkType, Pool};
+use wideload_engine::{Batch, FairIntake, IntakeLimits, Secret};
+
+/// Frames that wait in an intake, each with its number and its flow.
+struct Rig {
+    intake: FairIntake,
+    limits: IntakeLimits,
+    pool: Pool,
+    batch: Batch,
+    /// Number and flow of each frame in the intake, by the frame's bytes.
+    inside: HashMap<Vec<u8>, (u32, String)>,
+    /// The number of the last frame that left, by flow.
+    last: BTreeMap<String, u32>,
+    count: u32,
+}
+
+impl Rig {
+    fn new(limits: IntakeLimits) -> Rig {
+        Rig {
+            intake: FairIntake::new(limits, Secret::new(3)),
+            limits,
+            pool: Pool::new(256 << 20),
+            batch: Batch::default(),
+            inside: HashMap::new(),
+            last: BTreeMap::new(),
+            count: 0,
+        }
+    }
+
+    /// Pushes a frame of a flow.
+    fn push(&mut self, flow: &str, bytes: &[u8]) {
+        let Batch { frames, .. } = &mut self.batch;
+        frames.clear();
+        self.batch.receive(bytes, LinkType::Ip, Ingress(0), None, &mut self.pool);
+        self.batch.frames.drain(..).for_each(|frame| self.intake.push(frame));
+        self.count += 1;
+        let before = self.inside.insert(bytes.to_vec(), (self.count, flow.to_owned()));
+        assert!(before.is_none(), "the frames of a test differ");
+    }
+
+    /// Takes the next frame, and returns its flow and its length.
+    fn take(&mut self) -> Option<(String, usize)> {
+        let mut frames = Vec::new();
+        self.intake.take(1, usize::MAX, &mut frames);
+        let frame = frames.pop()?;
+        assert!(frames.is_empty(), "one frame was asked for");
+        let bytes = match &frame {
+            Frame::Ip(packet) => packet.frame().to_vec(),
+            Frame::Other(raw, _) => raw.frame().to_vec(),
+        };
+        self.pool.give(frame.into_buffer());
+        let (number, flow) = self.inside.remove(&bytes).expect("only what entered leaves, and once");
+        let before = self.last.insert(flow.clone(), number).unwrap_or_default();
+        assert!(before < number, "{flow}: frame {number} left after frame {before}");
+        assert_eq!(self.intake.count(), self.inside.len());
+        Some((flow, bytes.len()))
+    }
+
+    /// Takes all frames, and returns their flows.
+    fn take_all(&mut self) -> Vec<String> {
+        let all = std::iter::from_fn(|| self.take()).map(|(flow, _)| flow).collect();
+        assert!(self.intake.is_empty() && self.inside.is_empty(), "every frame leaves");
+        assert_eq!((self.intake.memory(), self.pool.in_use_count()), (0, 0));
+        all
+    }
+}
+
+/// A TCP segment of the connection with this number. `number` makes the frame differ from others.
+fn segment(connection: u16, number: u32, len: usize) -> Spec {
+    let hosts = u32::from(connection / 4);
+    tcp(4)
+        .between(100 + hosts, 200 + hosts)
+        .ports(1_000 + connection, 80)
+        .id(number & 0xFFFF)
+        .seq(number)
+        .noise(len)
+}
+
+#[test]
+fn every_frame_leaves_once_and_the_order_within_flows_is_kept() {
+    each_seed("-p wideload-engine --test flows every_frame_leaves_once", 300, |seed| {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let limits = IntakeLimits {
+            frames: random.usize(1..60),
+            memory: random.usize(1..400_000),
+            flows: random.usize(1..12),
+            quantum: random.u32(1..4_000),
+        };
+        let mut rig = Rig::new(limits);
+        let mut number = 0;
+        for _ in 0..random.usize(10..120) {
+            // A port returns a batch, also if the intake is full before its end.
+            if rig.intake.wants_more() {
+                for _ in 0..random.usize(0..12) {
+                    number += 1;
+                    arrive(&mut rig, &mut random, number);
+                }
+            }
+            (0..random.usize(0..14)).for_each(|_| drop(rig.take()));
+        }
+        rig.take_all();
+    });
+}
+
+/// Lets a random packet arrive, or all fragments of one.
+fn arrive(rig: &mut Rig, random: &mut fastrand::Rng, number: u32) {
+    let version = if random.bool() { 4 } else { 6 };
+    let (source, port) = (random.u32(1..3), random.u16(1..4));
+    let mark = number.to_be_bytes();
+    let len = random.usize(4..1_200);
+    let payload: Vec<u8> = mark.into_iter().chain(std::iter::repeat_n(7, len)).collect();
+    let of = |spec: Spec| spec.between(source, 9).ports(port, 80).id(number).seq(number).payload(&payload);
+    let is_fragmented = random.u8(..4) == 0;
+    let (flow, spec) = match random.u8(..8) {
+        0..4 => {
+            let flags = [0x10, 0x10, 0x18, 0x02, 0x12, 0x04, 0x11][random.usize(..7)];
+            let spec = of(tcp(version)).flags(flags);
+            let spec = if random.bool() { spec } else { spec.payload([]) };
+            (format!("tcp {version} {source} {port}"), spec)
+        }
+        4..6 => (format!("udp {version} {source}"), of(udp(version))),
+        6 => (format!("other {version} {source}"), of(ip(version))),
+        _ => {
+            let bytes: Vec<u8> = [0x10, 0, 0, 0].into_iter().chain(mark).collect();
+            return rig.push("no packet", &bytes);
+        }
+    };
+    if is_fragmented && spec.payload.len() > 600 {
+        spec.fragments(576).iter().for_each(|bytes| rig.push(&flow, bytes));
+    } else {
+        rig.push(&flow, &spec.bytes());
+    }
+}
+
+#[test]
+fn a_fragment_of_a_connection_neither_overtakes_nor_is_overtaken() {
+    let mut rig = Rig::new(IntakeLimits { quantum: 100, ..IntakeLimits::default() });
+    (1..40).for_each(|number| rig.push("a", &segment(0, number, 1_000).bytes()));
+    // The rig panics if the frames of a flow leave in another order.
+    segment(0, 40, 3_000).fragments(1_500).iter().for_each(|bytes| rig.push("a", bytes));
+    (41..80).for_each(|number| rig.push("a", &segment(0, number, 100).bytes()));
+    assert!(!rig.intake.wants_more(), "the fragments wait, and so does the port");
+    assert_eq!(rig.take_all().len(), 39 + 3 + 39);
+    assert!(rig.intake.wants_more());
+}
+
+#[test]
+fn a_busy_flow_waits_at_most_for_one_turn_of_each_other_flow() {
+    each_seed("-p wideload-engine --test flows a_busy_flow_waits", 40, |seed| {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let quantum = 3_000;
+        let mut rig = Rig::new(IntakeLimits { quantum, ..IntakeLimits::default() });
+        let flow_count = random.u16(2..40);
+        let lens: Vec<usize> = (0..flow_count).map(|_| random.usize(300..1_460)).collect();
+        let mut number = 0;
+        let mut push = |rig: &mut Rig, flow: u16| {
+            number += 1;
+            rig.push(&flow.to_string(), &segment(flow, number, lens[usize::from(flow)]).bytes());
+        };
+        for _ in 0..20 {
+            (0..flow_count).for_each(|flow| push(&mut rig, flow));
+        }
+        let (mut served, mut waited) = (vec![0_i64; flow_count.into()], vec![0_i64; flow_count.into()]);
+        // A turn ends with the first frame that uses up the quantum.
+        let turn = i64::from(quantum) + 1_500;
+        for _ in 0..2_000 {
+            let (flow, len) = rig.take().expect("all flows are busy");
+            let flow: u16 = flow.parse().unwrap();
+            push(&mut rig, flow);
+            waited.iter_mut().for_each(|waited| *waited += len as i64);
+            waited[usize::from(flow)] = 0;
+            served[usize::from(flow)] += len as i64;
+            let longest = *waited.iter().max().unwrap();
+            assert!(longest <= i64::from(flow_count - 1) * turn, "a flow waited for {longest} bytes");
+            let (least, most) = (served.iter().min().unwrap(), served.iter().max().unwrap());
+            assert!(most - least <= 2 * turn, "shares of {least} and {most} bytes");
+        }
+    });
+}
+
+#[test]
+fn a_sparse_flow_leaves_before_busy_flows_but_only_for_one_turn() {
+    let mut rig = Rig::new(IntakeLimits { quantum: 3_000, ..IntakeLimits::default() });
+    for number in 0..100 {
+        (0..8).for_each(|flow| rig.push("busy", &segment(flow * 4, number * 8 + u32::from(flow), 1_400).bytes()));
+        rig.last.clear();
+    }
+    (0..50).for_each(|_| drop((rig.take(), rig.last.clear())));
+    (1_000..1_020).for_each(|number| rig.push("sparse", &segment(99, number, 900).bytes()));
+    let mut order = Vec::new();
+    for _ in 0..40 {
+        order.push(rig.take().unwrap().0);
+        rig.last.clear();
+    }
+    // Four frames of 940 bytes are the first to exceed the quantum.
+    assert!(order[..4].iter().all(|flow| flow == "sparse"), "{order:?}");
+    assert!(order[4..16].iter().all(|flow| flow == "busy"), "{order:?}");
+}
+
+#[test]
+fn a_flow_whose_frames_arrive_one_by_one_is_first_once_a_round() {
+    let mut rig = Rig::new(IntakeLimits { quantum: 1_500, ..IntakeLimits::default() });
+    (0..400).for_each(|number| {
+        rig.push(&(number % 4).to_string(), &segment(number as u16 % 4 * 4, number, 1_400).bytes())
+    });
+    let mut quick = 0;
+    for number in 1_000..1_100 {
+        rig.push("quick", &segment(99, number, 1_400).bytes());
+        quick += u32::from(rig.take().unwrap().0 == "quick");
+    }
+    assert!((15..=40).contains(&quick), "{quick} of 100 frames, of 5 busy flows");
+}
+
+#[test]
+fn a_control_segment_leaves_first_and_a_flood_of_them_takes_turns() {
+    let mut rig = Rig::new(IntakeLimits { quantum: 1_500, flows: 64, ..IntakeLimits::default() });
+    (0..100).for_each(|number| rig.push("busy", &segment(0, number, 1_400).bytes()));
+    (0..3).for_each(|_| drop(rig.take()));
+    // A new flow with data is first, but behind any control segment.
+    rig.push("new", &segment(50, 1_000, 1_400).bytes());
+    for (number, flags) in [(1_001, 0x02), (1_002, 0x12), (1_003, 0x04), (1_004, 0x11)] {
+        let connection = number as u16;
+        rig.push("control", &segment(connection, number, 0).flags(flags).bytes());
+    }
+    let order: Vec<String> = (0..6).map(|_| rig.take().unwrap().0).collect();
+    assert_eq!(order, ["control", "control", "control", "control", "new", "busy"]);
+    // A flood of SYNs, each of another connection.
+    let mut busy = 0;
+    for number in 2_000..4_000_u32 {
+        rig.push("flood", &segment(number as u16, number, 0).flags(0x02).bytes());
+        rig.last.remove("flood");
+        busy += u32::from(rig.take().unwrap().0 == "busy");
+        rig.last.remove("flood");
+    }
+    assert!(busy >= 25, "{busy} frames of the busy flow left");
+}
+
+#[test]
+fn control_segments_stay_behind_the_data_of_their_flow() {
+    for flags in [0x02, 0x04, 0x11] {
+        let mut rig = Rig::new(IntakeLimits::default());
+        (0..30).for_each(|number| rig.push("a", &segment(0, number, 1_400).bytes()));
+        // The rig panics if this segment overtakes.
+        rig.push("a", &segment(0, 30, 0).flags(flags).bytes());
+        rig.push("b", &segment(1, 31, 0).flags(flags).bytes());
+        assert_eq!(rig.take_all()[0], "b");
+    }
+}
+
+#[test]
+fn an_intake_is_full_at_each_limit_and_wants_more_when_a_frame_left() {
+    let limits = IntakeLimits { frames: 10, memory: 1 << 20, ..IntakeLimits::default() };
+    for limits in [limits, IntakeLimits { frames: 1_000, memory: 30_000, ..limits }] {
+        let mut rig = Rig::new(limits);
+        let mut number = 0;
+        while rig.intake.wants_more() {
+            number += 1;
+            rig.push("any", &segment(number as u16, number, 1_000).bytes());
+            rig.last.clear();
+        }
+        let pinned = rig.intake.memory() / number as usize;
+        assert!(number == 10 || rig.intake.memory() < rig.limits.memory + pinned, "{number} frames");
+        assert!((10..20).contains(&number), "{number} frames");
+        // The rest of a batch waits in order, without a limit.
+        (100..150).for_each(|number| rig.push("rest", &segment(7, number, 1_000).bytes()));
+        assert_eq!(rig.intake.count(), number as usize + 50);
+        while !rig.intake.wants_more() {
+            rig.take().unwrap();
+            rig.last.remove("any");
+        }
+        assert!(rig.intake.count() < number as usize);
+        while rig.take().is_some() {
+            rig.last.remove("any");
+        }
+    }
+}
+
+#[test]
+fn flows_beyond_the_limit_share_a_queue_in_order() {
+    let mut rig = Rig::new(IntakeLimits { flows: 4, quantum: 1_000, ..IntakeLimits::default() });
+    for number in 0..60_u32 {
+        rig.push(&(number % 20).to_string(), &segment(number as u16 % 20, number, 1_000).bytes());
+    }
+    let order = rig.take_all();
+    let own = |flow: &String| flow.parse::<u32>().unwrap() < 4;
+    assert!(
+        order[..15].iter().filter(|flow| own(flow)).count() == 12,
+        "four flows have their own queues: {order:?}"
+    );
+    assert!(!order[20..].iter().any(own), "{order:?}");
+}
+
+#[test]
+fn the_hash_of_flows_is_keyed() {
+    // Connections that share a queue under one key do not share one under other keys: each of 2,000 connections has
+    // one frame, so as many leave in the first turns as have a queue of their own.
+    let limits = IntakeLimits { flows: 4_000, quantum: 256, ..IntakeLimits::default() };
+    let order = |secret: u128| {
+        let mut rig = Rig::new(limits);
+        rig.intake = FairIntake::new(limits, Secret::new(secret));
+        (0..1_000_u32).for_each(|number| {
+            let flow = (number % 500) as u16;
+            let spec = udp(4).from(host(4, u32::from(flow) + 10)).id(number).payload(number.to_be_bytes());
+            rig.push(&flow.to_string(), &spec.bytes());
+        });
+        rig.take_all()
+    };
+    assert_eq!(order(1), order(1), "equal calls have equal results");
+    assert_ne!(order(1), order(2));
+}
