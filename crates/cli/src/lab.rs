@@ -10,18 +10,20 @@ use crate::command::{Status, complain, unless_closed, watch_for_interrupt};
 use crate::demo::progress;
 use daemon::json;
 use indicatif::ProgressBar;
+use lab::chart::Chart;
 use lab::emulator::{CalibrationRun, Outcome, Scheduling};
 use lab::experiments::{
     self, Algorithm, AttacksSettings, BorderSettings, Differential, DifferentialSettings, DipsSettings,
-    FloodsSettings, HoldSettings, LifecycleEvent, LifecycleSettings, PathChangeSettings, PathMiddle, Receiving,
-    Scene, SegmentSizesSettings, SoakSettings, SwarmSettings, TcpSettings, TransparencySettings,
-    WideInterfaceSettings, WorkersSettings,
+    FairnessSettings, FloodsSettings, HoldSettings, LifecycleEvent, LifecycleSettings, PathChangeSettings,
+    PathMiddle, Receiving, Scene, SegmentSizesSettings, SoakSettings, SwarmSettings, TcpSettings,
+    TransparencySettings, WideInterfaceSettings, WorkersSettings,
 };
 use lab::traffic::Writes;
 use linux::namespace::become_own_root;
 use serde::Serialize;
 use std::fmt::{Display, Write};
 use std::io::{self, Write as _};
+use std::path::Path;
 use std::time::Duration;
 
 /// Runs `wideload lab`. Call this while the process has only one thread.
@@ -104,6 +106,12 @@ fn measure(experiment: &Experiment, json: bool) -> io::Result<Status> {
             let outcome = experiments::hold(&HoldSettings { rounds: *rounds, ..HoldSettings::default() }, tell)?;
             shown(&progress, json, &outcome, outcome.intact)
         }
+        Experiment::Fairness(args) => {
+            let settings = FairnessSettings { rounds: args.rounds, flows: args.flows, stretch: args.seconds };
+            let outcome = experiments::fairness(&settings, tell)?;
+            draw(args.svg.as_deref(), || outcome.chart())?;
+            shown(&progress, json, &outcome, outcome.is_good())
+        }
         Experiment::PathChange { mtu, border_only } => {
             let usual = PathChangeSettings::default();
             let is_wanted = |middle: &PathMiddle| !border_only || matches!(middle, PathMiddle::Border { .. });
@@ -126,10 +134,7 @@ fn measure(experiment: &Experiment, json: bool) -> io::Result<Status> {
                 ..usual
             };
             let outcome = experiments::segment_sizes(&settings, tell)?;
-            if let Some(path) = &args.svg {
-                std::fs::write(path, outcome.chart().svg())
-                    .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
-            }
+            draw(args.svg.as_deref(), || outcome.chart())?;
             shown(&progress, json, &outcome, outcome.is_good())
         }
         Experiment::Lifecycle(args) => {
@@ -150,6 +155,13 @@ fn measure(experiment: &Experiment, json: bool) -> io::Result<Status> {
             shown(&progress, json, &outcome, outcome.faults.is_empty())
         }
     }
+}
+
+/// Writes a picture, if one was asked for.
+fn draw(path: Option<&Path>, chart: impl FnOnce() -> Chart) -> io::Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    std::fs::write(path, chart().svg())
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
 /// Returns the scene of the border experiment that an argument names.

@@ -27,6 +27,6 @@ mod value;
 pub use engine::Holding;
 pub use problem::{Place, Problem, Problems};
 pub use settings::{
-    Config, DUMMY_ADDRESSES, DontFragment, Fail, LimitsConfig, MssConfig, OwnAddresses, Priority, Raise, Role,
-    SideConfig, Stage, WideInterfaceConfig,
+    Config, DUMMY_ADDRESSES, DontFragment, Fail, LimitsConfig, MssConfig, OwnAddresses, Priority, Queueing, Raise,
+    Role, SideConfig, Stage, WideInterfaceConfig,
 };

@@ -5,8 +5,8 @@
 
 use crate::problem::{Notes, Problems, Wrong};
 use crate::settings::{
-    Config, DontFragment, Fail, LimitsConfig, MssConfig, OwnAddresses, Priority, Raise, Role, SideConfig, Stage,
-    WideInterfaceConfig,
+    Config, DontFragment, Fail, LimitsConfig, MssConfig, OwnAddresses, Priority, Queueing, Raise, Role, SideConfig,
+    Stage, WideInterfaceConfig,
 };
 use crate::spelling::nearest;
 use crate::table::{At, Given, Table};
@@ -34,6 +34,7 @@ pub(crate) struct RawConfig<'a> {
     pub bypass: Given<Vec<At<Stage>>>,
     pub fail: Given<Fail>,
     pub priority: Given<Priority>,
+    pub queueing: Given<Queueing>,
     pub wide: Option<RawSide<'a>>,
     pub narrow: Option<RawSide<'a>>,
     pub limits: LimitsSaid,
@@ -129,6 +130,7 @@ impl<'a> RawConfig<'a> {
             bypass: root.list("bypass", "a list such as [\"coalesce\"]", notes, &stage),
             fail: root.take("fail", notes, &|value| value::word(value, &Fail::NAMES)),
             priority: root.take("priority", notes, &|value| value::word(value, &Priority::NAMES)),
+            queueing: root.take("queueing", notes, &|value| value::word(value, &Queueing::NAMES)),
             wide: RawSide::of(root, Which::Wide, notes),
             narrow: RawSide::of(root, Which::Narrow, notes),
             limits: LimitsSaid::read(limits.here().map(|at| &at.value), notes),
@@ -182,6 +184,7 @@ impl<'a> RawConfig<'a> {
             } else {
                 Priority::High
             })?,
+            queueing: self.queueing.or(Queueing::Fifo)?,
             limits: LimitsConfig {
                 memory: usize::try_from(self.limits.memory.or(MEMORY as u64)?).ok()?,
                 flows: self.limits.flows.or(FLOW_COUNT as u32)? as usize,
@@ -545,7 +548,7 @@ fn belongs(key: &str) -> Option<String> {
     }
 }
 
-const ROOT: [&str; 14] = [
+const ROOT: [&str; 15] = [
     "role",
     "workers",
     "icmp-source",
@@ -555,6 +558,7 @@ const ROOT: [&str; 14] = [
     "bypass",
     "fail",
     "priority",
+    "queueing",
     "wide",
     "narrow",
     "limits",

@@ -36,6 +36,8 @@ pub struct Config {
     pub fail: Fail,
     /// The workers' scheduling priority against other programs.
     pub priority: Priority,
+    /// The order in which a worker processes the packets of different flows.
+    pub queueing: Queueing,
     /// The wide side.
     pub wide: SideConfig,
     /// The narrow side.
@@ -81,6 +83,20 @@ pub enum Priority {
 
 impl Priority {
     pub(crate) const NAMES: [(&'static str, Priority); 2] = [("high", Priority::High), ("fair", Priority::Fair)];
+}
+
+/// The order in which a worker processes the packets of different flows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Queueing {
+    /// In order of arrival.
+    #[default]
+    Fifo,
+    /// Sparse flows and control segments first, busy flows in turns.
+    Fair,
+}
+
+impl Queueing {
+    pub(crate) const NAMES: [(&'static str, Queueing); 2] = [("fifo", Queueing::Fifo), ("fair", Queueing::Fair)];
 }
 
 /// The gateway's role.

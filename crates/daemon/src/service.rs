@@ -412,7 +412,8 @@ fn places(config: &Config, is_steered: bool, heartbeat: Option<&Arc<Heartbeat>>)
 fn hire(config: &Config, number: usize, start: Start) -> io::Result<Member> {
     let Start { ports: [wide, narrow], place, handed_frames, ending, openers, stations } = start;
     let (handles, commands, peers) = place;
-    let gateway = build::gateway(config, [wide.offloads(), narrow.offloads()], draw_secrets()?);
+    let secrets = draw_secrets()?;
+    let gateway = build::gateway(config, [wide.offloads(), narrow.offloads()], secrets);
     let [wide_again, narrow_again] = openers.map(|opener| -> Reopen { Box::new(move || opener(number)) });
     let ends = [
         Endpoint::new(wide, config.wide.mtu).with_reopen(wide_again),
@@ -421,7 +422,7 @@ fn hire(config: &Config, number: usize, start: Start) -> io::Result<Member> {
     let worker = Worker::new(Clock::start(), ends, gateway, commands);
     let path = if config.is_beside_kernel() { Path::Back } else { Path::Across };
     let worker = worker.with_peers(peers).with_stations(stations).offloading(offloads_flows(config));
-    let mut worker = worker.on(path);
+    let mut worker = worker.on(path).with_intakes(build::intakes(config, secrets));
     let _above = privileges::above_others(config.priority);
     let thread = std::thread::Builder::new()
         .name(format!("{}-{number}", config.name))

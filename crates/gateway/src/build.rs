@@ -3,11 +3,11 @@
 //! The engine reads no configuration files and opens no ports. This module derives the engine's settings from the
 //! configuration and from the offloads of the ports.
 
-use crate::commands::Replacement;
-use config::{Config, DontFragment, Role, SideConfig, Stage};
+use crate::commands::{Intakes, Replacement};
+use config::{Config, DontFragment, Queueing, Role, SideConfig, Stage};
 use engine::{
-    Border, Checksums, Gateway, GatewayRole, GatewaySettings, Position, Raise, Secret, Secrets, SideSettings,
-    SideStage, Toggle, Toward,
+    Border, Checksums, FairIntake, Gateway, GatewayRole, GatewaySettings, INTAKE_MEMORY, IntakeLimits, Position,
+    Raise, Secret, Secrets, SideSettings, SideStage, Toggle, Toward,
 };
 use packet::Pool;
 use port::Offloads;
@@ -35,7 +35,18 @@ pub fn gateway(config: &Config, offloads: [Offloads; 2], secrets: Secrets) -> Ga
 
 /// Returns the memory limit of each direction's buffer pool, in bytes.
 pub fn pool_limit(config: &Config) -> usize {
-    2 * config.limits.memory + POOL_EXTRA
+    let intake = match config.queueing {
+        Queueing::Fifo => 0,
+        Queueing::Fair => INTAKE_MEMORY,
+    };
+    2 * config.limits.memory + POOL_EXTRA + intake
+}
+
+/// Builds the intakes of a worker: toward the narrow endpoint, then toward the wide endpoint. `None` if packets are
+/// processed in order of arrival.
+pub fn intakes(config: &Config, secrets: Secrets) -> Option<Box<Intakes>> {
+    let intake = || FairIntake::new(IntakeLimits::default(), secrets.table_key);
+    (config.queueing == Queueing::Fair).then(|| Box::new([intake(), intake()]))
 }
 
 /// Builds the settings that a running worker adopts on a reload. `offloads` contains the offloads of the wide port,
@@ -47,6 +58,7 @@ pub fn replacement(config: &Config, offloads: [Offloads; 2], secrets: Secrets, d
         mtus: [config.wide.mtu, config.narrow.mtu],
         pool_limit: pool_limit(config),
         offloads_flows: offloads_flows(config),
+        intakes: intakes(config, secrets),
         done,
     }
 }

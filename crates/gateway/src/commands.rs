@@ -7,7 +7,7 @@ use crate::handover::HandoffWriter;
 use crate::queue::Queue;
 use crate::snapshot::{Losses, Snapshot};
 use crate::sync::{Arc, EventFd, Mutex};
-use engine::{Gateway, GatewaySettings, Secrets};
+use engine::{FairIntake, Gateway, GatewaySettings, Secrets};
 use offload::heartbeat::Heartbeat;
 use packet::Time;
 use serde::{Deserialize, Serialize};
@@ -60,6 +60,9 @@ impl ShutdownNotices {
     }
 }
 
+/// The frames that wait for a worker's engine: toward the narrow endpoint, then toward the wide endpoint.
+pub type Intakes = [FairIntake; 2];
+
 /// The new settings of a worker after a reload.
 #[derive(Debug)]
 pub struct Replacement {
@@ -73,6 +76,8 @@ pub struct Replacement {
     pub pool_limit: usize,
     /// Whether the new configuration allows flow offload.
     pub offloads_flows: bool,
+    /// The intakes under the new configuration; `None` for packets in order of arrival.
+    pub intakes: Option<Box<Intakes>>,
     /// Receives a message after the worker has adopted the settings.
     pub done: Sender<()>,
 }

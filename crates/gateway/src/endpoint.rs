@@ -7,8 +7,8 @@ use crate::send::Sender;
 use crate::snapshot::{EndpointSnapshot, RxStats};
 use engine::{Batch, Gateway, Output};
 use offload::flow_offload::OffloadStats;
-use packet::{Ingress, LINK_LEN_MAX, Time};
-use port::Port;
+use packet::{Frame, Ingress, LINK_LEN_MAX, Time};
+use port::{Port, Received};
 use std::io;
 use std::time::Duration;
 
@@ -145,6 +145,22 @@ impl Endpoint {
             (Some(places), pool) => self.port.receive_split(ingress, pool, places, split, frames),
             (None, pool) => self.port.receive(ingress, pool, frames),
         };
+        self.settle(received)
+    }
+
+    /// Receives a batch of frames for this direction, without prediction of places.
+    pub(crate) fn receive_unpredicted(
+        &mut self,
+        direction: usize,
+        out: &mut Output,
+        frames: &mut Vec<Frame>,
+    ) -> PollState {
+        let received = self.port.receive(Ingress(direction as u32), &mut out.pool, frames);
+        self.settle(received)
+    }
+
+    /// Counts the frames that the port lost, and notes whether it is up.
+    fn settle(&mut self, received: io::Result<Received>) -> PollState {
         match received {
             Ok(received) => {
                 self.is_up = true;

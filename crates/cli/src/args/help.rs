@@ -187,6 +187,16 @@ Examples:
   wideload lab hold --rounds 5 --json
 
 Exit status: 0 every byte arrived; 1 otherwise.";
+pub(super) const FAIRNESS_HELP: &str = "\
+Many TCP connections saturate a border with one worker and without flow offload, while further connections are opened. \
+`queueing = \"fifo\"` and `queueing = \"fair\"` take turns. The table shows the time from SYN to reply, and Jain's fairness index of the \
+goodputs. A second table shows the SYN's delay in a simulated NIC, by the order of its DMA requests.
+
+Examples:
+  wideload lab fairness
+  wideload lab fairness --rounds 1 --flows 16 --svg fairness.svg
+
+Exit status: 0 `fair` has an index of at least 0.95 and a lower 99th percentile than `fifo`; 1 otherwise.";
 pub(super) const PATH_CHANGE_HELP: &str = "\
 A host behind a router receives a TCP transfer from a wide host. After a second, the router's link becomes narrower: the router tells the \
 sender, or a firewall drops these ICMP errors. A border with and without flow offload and a bridge with net.ipv4.tcp_mtu_probing = 0 and 1 \

@@ -1,7 +1,7 @@
 //! Arguments of `wideload lab` -> an experiment and its settings.
 
 use super::help::{
-    ATTACKS_HELP, BORDER_HELP, CALIBRATE_HELP, DIFFERENTIAL_HELP, DIPS_HELP, FLOODS_HELP, HOLD_HELP,
+    ATTACKS_HELP, BORDER_HELP, CALIBRATE_HELP, DIFFERENTIAL_HELP, DIPS_HELP, FAIRNESS_HELP, FLOODS_HELP, HOLD_HELP,
     LIFECYCLE_HELP, LINK_HELP, NETWORK_HELP, PATH_CHANGE_HELP, SEGMENT_SIZES_HELP, SOAK_HELP, SWARM_HELP, TCP_HELP,
     TRANSPARENCY_HELP, WIDE_INTERFACE_HELP, WORKERS_HELP,
 };
@@ -79,6 +79,9 @@ pub enum Experiment {
         #[arg(long, default_value_t = 3, value_parser = rounds)]
         rounds: usize,
     },
+    /// Measure the delay of SYNs and the shares of TCP flows
+    #[command(after_help = FAIRNESS_HELP)]
+    Fairness(FairnessArgs),
     /// Narrow the path behind a border during transfers
     #[command(after_help = PATH_CHANGE_HELP)]
     PathChange {
@@ -126,6 +129,26 @@ pub enum Experiment {
         #[arg(long, default_value_t = 0)]
         seed: u64,
     },
+}
+
+/// The arguments of `wideload lab fairness`.
+#[derive(Debug, Parser)]
+pub struct FairnessArgs {
+    /// Rounds
+    #[arg(long, default_value_t = 5, value_parser = rounds)]
+    pub rounds: usize,
+
+    /// Saturating TCP connections, 4 to 1000
+    #[arg(long, default_value_t = 64, value_parser = flow_count)]
+    pub flows: usize,
+
+    /// Duration of each measurement, in seconds
+    #[arg(long, default_value = "4", value_parser = seconds)]
+    pub seconds: Duration,
+
+    /// Write a picture of the delays
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
 }
 
 /// The arguments of `wideload lab segment-sizes`.

@@ -296,6 +296,17 @@ fn flows_beyond_the_limit_share_a_queue_in_order() {
 }
 
 #[test]
+fn a_flow_that_returns_does_not_share_the_queue_of_its_successor() {
+    let mut rig = Rig::new(IntakeLimits { quantum: 1_500, ..IntakeLimits::default() });
+    rig.push("first", &segment(0, 1, 100).bytes());
+    rig.take_all();
+    (10..40).for_each(|number| rig.push("second", &segment(4, number, 1_400).bytes()));
+    (0..4).for_each(|_| drop(rig.take()));
+    rig.push("first", &segment(0, 2, 100).bytes());
+    assert_eq!(rig.take().unwrap().0, "first");
+}
+
+#[test]
 fn the_hash_of_flows_is_keyed() {
     // Connections that share a queue under one key do not share one under other keys: each of 2,000 connections has
     // one frame, so as many leave in the first turns as have a queue of their own.

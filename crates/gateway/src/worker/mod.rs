@@ -6,16 +6,17 @@
 
 mod farewell;
 mod flow_offload;
+mod intake;
 mod succession;
 
-use crate::commands::{Command, Commands};
+use crate::commands::{Command, Commands, Intakes};
 use crate::endpoint::{Endpoint, PollState, REOPEN_INTERVAL, Reopened};
 use crate::path::{Path, TO_NARROW, TO_WIDE};
 use crate::peer_handoff::PeerHandoff;
 use crate::snapshot::{DirectionSnapshot, Losses, Snapshot};
 use crate::stations::Stations;
 use arrayvec::ArrayVec;
-use engine::{Batch, Checksums, Egress, Gateway};
+use engine::{Batch, Checksums, Egress, FairIntake, Gateway};
 pub use farewell::FAREWELL_TIMEOUT;
 use farewell::Leaving;
 use linux::clock::Clock;
@@ -39,6 +40,8 @@ pub struct Worker {
     /// Flows of the last batch that may be offloaded to the kernel.
     candidates: Vec<Flow>,
     commands: Commands,
+    /// The frames that wait for the engine, by flow; `None` if frames are processed in order of arrival.
+    intakes: Option<Box<Intakes>>,
     /// Whether a successor receives the held packets.
     has_successor: bool,
     /// Packets written for the successor, by direction, including packets that the successor could not read.
@@ -73,6 +76,7 @@ impl Worker {
             batch: Batch { split: Vec::with_capacity(FRAME_COUNT), frames: Vec::with_capacity(FRAME_COUNT) },
             candidates: Vec::new(),
             commands,
+            intakes: None,
             has_successor: false,
             handed_over: [0; 2],
             losses: Losses::default(),
@@ -96,6 +100,11 @@ impl Worker {
     /// Returns this worker with flow offload on or off.
     pub fn offloading(self, offloads_flows: bool) -> Worker {
         Worker { offloads_flows, ..self }
+    }
+
+    /// Returns this worker with intakes, which order the frames of each port by flow.
+    pub fn with_intakes(self, intakes: Option<Box<Intakes>>) -> Worker {
+        Worker { intakes, ..self }
     }
 
     /// Returns this worker with hand-off queues to its peer workers.
@@ -165,6 +174,7 @@ impl Worker {
     /// Releases and sends all held packets.
     pub fn flush(&mut self) {
         let now = self.clock.now();
+        self.empty_intakes(now);
         self.gateway.flush(now);
         [TO_NARROW, TO_WIDE].into_iter().for_each(|direction| self.drain(direction));
     }
@@ -203,7 +213,19 @@ impl Worker {
 
     /// Receives and processes a batch of this direction, and sends the resulting packets.
     fn receive(&mut self, direction: usize, now: Time) -> PollState {
-        let turn = self.ends[direction].receive(direction, &mut self.gateway, &mut self.batch);
+        let turn = match &mut self.intakes {
+            None => self.ends[direction].receive(direction, &mut self.gateway, &mut self.batch),
+            Some(intakes) => {
+                let out = self.gateway.output_mut(direction);
+                intake::receive(&mut self.ends[direction], direction, &mut intakes[direction], out, &mut self.batch)
+            }
+        };
+        self.process(direction, now, turn);
+        turn
+    }
+
+    /// Processes the received batch, and sends the resulting packets.
+    fn process(&mut self, direction: usize, now: Time, turn: PollState) {
         self.poll_ports(direction, now);
         self.gateway.push(now, direction, &mut self.batch);
         if self.offloads_flows {
@@ -214,7 +236,6 @@ impl Worker {
             self.gateway.port_is_idle(now, direction);
         }
         self.drain(direction);
-        turn
     }
 
     /// Counts the frames of the received batch. Evaluates advised MTUs, stations and candidates for flow offload
@@ -338,7 +359,9 @@ impl Worker {
     /// Returns a snapshot of the worker's counters and state.
     pub fn snapshot(&mut self) -> Snapshot {
         let [wide, narrow] = &mut self.ends;
-        let kept = [wide.port.kept_count(), narrow.port.kept_count()];
+        let queued = self.intakes.as_ref().map(|intakes| intakes.each_ref().map(FairIntake::count));
+        let [to_narrow, to_wide] = queued.unwrap_or_default();
+        let kept = [wide.port.kept_count() + to_narrow, narrow.port.kept_count() + to_wide];
         let directions = [TO_NARROW, TO_WIDE].map(|direction| {
             DirectionSnapshot::of(&self.gateway, direction, kept[direction] + self.gone_counts[direction])
         });

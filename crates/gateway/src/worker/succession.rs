@@ -85,7 +85,9 @@ impl Worker {
             let (held, buffer_count) = self.gateway.held(direction);
             held_count += held.packets;
             let out = self.gateway.output(direction);
-            let accounted = buffer_count + out.queued_count() + self.ends[direction].port.kept_count();
+            let waiting_count = self.intakes.as_ref().map_or(0, |intakes| intakes[direction].count());
+            let kept_count = self.ends[direction].port.kept_count() + waiting_count;
+            let accounted = buffer_count + out.queued_count() + kept_count;
             self.gone_counts[direction] = out.pool.in_use_count().saturating_sub(accounted);
         }
         let queued_count = [TO_NARROW, TO_WIDE]
@@ -125,7 +127,10 @@ impl Worker {
 
     pub(super) fn replace(&mut self, replacement: Replacement) {
         let now = self.clock.now();
-        let Replacement { settings, secrets, mtus, pool_limit, offloads_flows, done } = replacement;
+        let Replacement { settings, secrets, mtus, pool_limit, offloads_flows, intakes, done } = replacement;
+        // The queued packets precede those under the new settings.
+        self.empty_intakes(now);
+        self.intakes = intakes;
         [TO_NARROW, TO_WIDE].into_iter().for_each(|direction| self.drain(direction));
         self.gateway.replace(now, &settings, secrets);
         for direction in [TO_NARROW, TO_WIDE] {
@@ -142,6 +147,7 @@ impl Worker {
     pub(super) fn hand_over(&mut self, will: &HandoffWriter) {
         let now = self.clock.now();
         self.close_peer_queues();
+        self.empty_intakes(now);
         for direction in [TO_NARROW, TO_WIDE] {
             self.drain(direction);
             self.gateway.hand_over(now, direction);
@@ -178,6 +184,8 @@ impl Worker {
     }
 
     fn push_rebuilt(&mut self, now: Time, rebuilt: &HandedPacket) {
+        // The packet may belong to a flow with earlier packets in the intake.
+        self.empty_intake(rebuilt.direction, now);
         let pool = &mut self.gateway.output_mut(rebuilt.direction).pool;
         match Frame::copy(&rebuilt.frame, rebuilt.link_type, Ingress(rebuilt.direction as u32), pool) {
             Ok(mut packet) => {

@@ -11,6 +11,7 @@ mod datagrams;
 mod differential;
 mod dips;
 mod disorder;
+mod fairness;
 mod floods;
 mod forwarder;
 mod hold;
@@ -37,6 +38,7 @@ pub use datagrams::{Inbox, Load, Pings, Received, pings, send};
 pub use differential::{Cases, Differential, DifferentialSettings, differential, repeat};
 pub use dips::{Dip, Dips, DipsSettings, Sweeps, dips, dips_in};
 pub use disorder::{Disorder, Fragments, deliver};
+pub use fairness::{DmaRow, Fairness, FairnessRow, FairnessSettings, fairness};
 pub use floods::{Flood, FloodRow, Floods, FloodsSettings, ReassembledBy, floods};
 pub use hold::{Hold, HoldDelay, HoldLen, HoldLoad, HoldSettings, hold};
 pub use lifecycle::{
