@@ -3,8 +3,8 @@
 //! If a worker is busy, frames wait in the socket of its port, and a new connection waits behind all frames of busy
 //! connections. An intake takes the frames out of the socket and files them by flow. It serves the flows by deficit
 //! round robin (Shreedhar and Varghese 1995) with two lists, as FQ-CoDel does (RFC 8290). The order of frames within
-//! a flow never changes, and no frame is dropped: a full intake [wants](FairIntake::wants_more) no more frames, so
-//! that its caller leaves further ones in the socket.
+//! a flow never changes. A full intake evicts the oldest frame of the flow that uses the most memory. So busy flows
+//! learn early to send less, and the socket never fills with frames in order of arrival.
 //!
 //! # Order of service
 //!
@@ -28,12 +28,12 @@ use packet::tcp::{FIN, RST, SYN};
 use packet::{Frame, Packet, Version};
 use std::collections::VecDeque;
 
-/// Bounds of an intake. A frame is accepted as long as none of them is reached.
+/// Bounds of an intake. A single frame may exceed them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IntakeLimits {
     /// Maximum number of queued frames.
     pub frames: usize,
-    /// Maximum memory of queued frames, in bytes. One frame may exceed it.
+    /// Maximum memory of queued frames, in bytes.
     pub memory: usize,
     /// Maximum number of flows with a queue of their own. Further flows share a queue.
     pub flows: usize,
@@ -61,7 +61,7 @@ pub struct FairIntake {
     queued: Slab<Queued>,
     /// Number of queued TCP packets, by the hash of their addresses.
     pairs: Box<[PairCounts]>,
-    /// Frames that were pushed and must wait outside of the queues, in order of arrival.
+    /// Frames from a TCP fragment on that would overtake its flow, in order of arrival.
     waiting: VecDeque<Frame>,
     /// Memory of the queued frames, in bytes.
     memory: usize,
@@ -80,6 +80,8 @@ struct Slot {
 #[derive(Clone, Copy)]
 struct Flow {
     frames: List,
+    /// Memory of the frames, in bytes.
+    memory: usize,
     links: ListLinks,
     turn: Option<Turn>,
     /// Bytes that the flow may still send in this turn. Negative after a longer frame.
@@ -165,9 +167,9 @@ impl FairIntake {
         }
     }
 
-    /// Whether the caller may push further frames. False while the intake is full.
+    /// Whether the caller may push further frames. False while a TCP fragment waits for earlier frames.
     pub fn wants_more(&self) -> bool {
-        self.waiting.is_empty() && self.has_room()
+        self.waiting.is_empty()
     }
 
     /// Whether the intake contains no frame.
@@ -185,13 +187,20 @@ impl FairIntake {
         self.memory + self.waiting_memory
     }
 
-    /// Adds a frame. The caller should stop when the intake [wants](FairIntake::wants_more) no more: later frames
-    /// wait in order of arrival, like those in a socket, and no limit applies to them.
-    pub fn push(&mut self, frame: Frame) {
+    /// Adds a frame. If the intake is full, moves frames of the flow with the most memory to `evicted`. The caller
+    /// should stop when the intake [wants](FairIntake::wants_more) no more: later frames wait in order of arrival.
+    pub fn push(&mut self, frame: Frame, evicted: &mut Vec<Frame>) {
         if !self.wants_more() {
             self.wait(frame);
         } else if let Some(frame) = self.file(frame) {
             self.wait(frame);
+        }
+        while (self.count() > self.limits.frames || self.memory() > self.limits.memory)
+            && self.queued.count() > 1
+            && let Some(frame) = self.evict()
+        {
+            evicted.push(frame);
+            self.admit();
         }
     }
 
@@ -215,7 +224,7 @@ impl FairIntake {
             let (turn, at) = Turn::ALL.into_iter().find_map(|turn| Some((turn, self.list(turn).head()?)))?;
             let quantum = i64::from(self.limits.quantum);
             let flow = self.flows.slot_mut(at);
-            let Some(first) = flow.frames.head() else {
+            if flow.frames.head().is_none() {
                 // A new flow joins the others even without frames. Otherwise a flow whose frames arrive one by one
                 // would always be first.
                 if turn == Turn::Busy {
@@ -230,32 +239,52 @@ impl FairIntake {
                 self.list_up(at, Turn::Busy);
                 continue;
             }
-            let Queued { frame, len, memory, pair, filing, .. } = self.queued.slot_mut(first);
-            let (frame, len, memory) = (frame.take(), *len, *memory);
-            let (pair, filing) = (*pair, *filing);
-            flow.deficit -= i64::from(len.max(CHARGE_MIN));
-            flow.frames.unlink(&mut self.queued, first, |queued| &mut queued.links);
-            self.queued.vacate(first);
-            self.memory -= memory as usize;
-            if let Some(count) = self.pair(pair).of(filing) {
-                *count -= 1;
-            }
+            let (frame, len) = self.unqueue(at)?;
+            self.flows.slot_mut(at).deficit -= i64::from(len.max(CHARGE_MIN));
             if turn == Turn::Urgent {
                 self.list_up(at, Turn::Busy);
             }
             self.admit();
-            match frame {
-                Some(frame) => return Some((frame, len as usize)),
-                None => panic!("a frame that is queued is there"),
-            }
+            return Some((frame, len as usize));
         }
     }
 
-    /// Files waiting frames, as far as there is room.
+    /// Takes the first frame of a flow, and its length in bytes.
+    fn unqueue(&mut self, at: u32) -> Option<(Frame, u32)> {
+        let flow = self.flows.slot_mut(at);
+        let first = flow.frames.head()?;
+        let Queued { frame, len, memory, pair, filing, .. } = self.queued.slot_mut(first);
+        let (frame, len, memory) = (frame.take(), *len, *memory as usize);
+        let (pair, filing) = (*pair, *filing);
+        flow.memory -= memory;
+        flow.frames.unlink(&mut self.queued, first, |queued| &mut queued.links);
+        self.queued.vacate(first);
+        self.memory -= memory;
+        if let Some(count) = self.pair(pair).of(filing) {
+            *count -= 1;
+        }
+        Some((frame?, len))
+    }
+
+    /// Takes the oldest frame of the flow that uses the most memory.
+    fn evict(&mut self) -> Option<Frame> {
+        let (mut victim, mut most) = (None, 0);
+        for list in &self.turns {
+            let mut next = list.head();
+            while let Some(at) = next {
+                let flow = self.flows.at(at);
+                if flow.memory > most {
+                    (victim, most) = (Some(at), flow.memory);
+                }
+                next = flow.links.next();
+            }
+        }
+        self.unqueue(victim?).map(|(frame, _)| frame)
+    }
+
+    /// Files waiting frames, as far as none overtakes its flow.
     fn admit(&mut self) {
-        while self.has_room()
-            && let Some(frame) = self.waiting.pop_front()
-        {
+        while let Some(frame) = self.waiting.pop_front() {
             self.waiting_memory -= pinned_len(&frame);
             if let Some(frame) = self.file(frame) {
                 self.waiting_memory += pinned_len(&frame);
@@ -268,10 +297,6 @@ impl FairIntake {
     fn wait(&mut self, frame: Frame) {
         self.waiting_memory += pinned_len(&frame);
         self.waiting.push_back(frame);
-    }
-
-    fn has_room(&self) -> bool {
-        self.queued.count() < self.limits.frames && self.memory < self.limits.memory
     }
 
     /// Queues a frame. Returns the frame if it would overtake an earlier one of its flow.
@@ -305,6 +330,7 @@ impl FairIntake {
             filing,
         };
         let flow = self.flows.slot_mut(at);
+        flow.memory += memory;
         let was_empty = flow.frames.head().is_none();
         flow.frames.push_back(&mut self.queued, queued, |queued| &mut queued.links);
         let is_urgent = is_control && was_empty && !flow.was_urgent;
@@ -435,6 +461,7 @@ impl Facts {
 impl Flow {
     const EMPTY: Flow = Flow {
         frames: List::EMPTY,
+        memory: 0,
         links: ListLinks::NONE,
         turn: None,
         deficit: 0,

@@ -60,7 +60,7 @@
 use crate::coalescing::Coalescer;
 use crate::connections::{Connection, Connections};
 use crate::flows::Found;
-use crate::ledger::{Ledger, Tally};
+use crate::ledger::{Ledger, Reason, Tally};
 use crate::output::{Egress, Output};
 use crate::reassembly::PlacementStats;
 use crate::rules::Toggle;
@@ -173,6 +173,12 @@ impl Gateway {
                 None => return,
             }
         }
+    }
+
+    /// Counts a packet that the caller dropped before [`push`](Gateway::push) for this reason.
+    pub fn refuse(&mut self, direction: usize, packet: Packet, reason: Reason) {
+        let Direction { side, out, .. } = self.of_mut(direction);
+        side.retire(packet, reason, out);
     }
 
     /// Reports that a port has no more frames for the moment. Segments that are held until the end of a burst are

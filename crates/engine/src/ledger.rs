@@ -97,6 +97,7 @@ counters! {
         NoBuffer "no_buffer" "The buffer pool is empty."
         IcmpUsed "icmp_used" "An ICMP error (too big) answers a packet that this border cut, and the border cuts shorter since."
         IcmpRefused "icmp_refused" "An ICMP error (too big) about a packet of this border quotes data that is not in flight, comes from the destination itself, or states an impossible MTU (RFC 5927)."
+        IntakeFull "intake_full" "The queues before a worker were full, and the flow of the packet used the most memory."
     }
 }
 

@@ -128,8 +128,8 @@ impl Fault {
 
 /// Reasons that no packet on a simulated link can have. Three concern captures and link headers, which the
 /// simulation does not have. One needs a packet longer than any MTU. One needs a kernel port. One needs a forged ICMP
-/// error.
-pub const OUT_OF_REACH: [Reason; 6] = [
+/// error. One needs the queues before a live worker.
+pub const OUT_OF_REACH: [Reason; 7] = [
     Reason::NotIp,
     Reason::OtherLink,
     Reason::SnapCut,
@@ -137,6 +137,7 @@ pub const OUT_OF_REACH: [Reason; 6] = [
     Reason::TooManySegments,
     // No router of a swarm forges ICMP errors. The attacks on paths do.
     Reason::IcmpRefused,
+    Reason::IntakeFull,
 ];
 
 impl Coverage {

@@ -4,7 +4,9 @@ use crate::rig::{Spec, each_seed, host, tcp, udp};
 use std::collections::{BTreeMap, HashMap};
 use testkit::ip;
 use wideload_engine::packet::{Frame, Ingress, LinkType, Pool};
-use wideload_engine::{Batch, FairIntake, IntakeLimits, Secret};
+use wideload_engine::{
+    Batch, FairIntake, Gateway, GatewaySettings, IntakeLimits, Position, Reason, Secret, Secrets, SideSettings,
+};
 
 /// Frames that wait in an intake, each with its number and its flow.
 struct Rig {
@@ -17,6 +19,8 @@ struct Rig {
     /// The number of the last frame that left, by flow.
     last: BTreeMap<String, u32>,
     count: u32,
+    /// The flows of the evicted frames.
+    evicted: Vec<String>,
 }
 
 impl Rig {
@@ -29,6 +33,7 @@ impl Rig {
             inside: HashMap::new(),
             last: BTreeMap::new(),
             count: 0,
+            evicted: Vec::new(),
         }
     }
 
@@ -37,10 +42,21 @@ impl Rig {
         let Batch { frames, .. } = &mut self.batch;
         frames.clear();
         self.batch.receive(bytes, LinkType::Ip, Ingress(0), None, &mut self.pool);
-        self.batch.frames.drain(..).for_each(|frame| self.intake.push(frame));
         self.count += 1;
         let before = self.inside.insert(bytes.to_vec(), (self.count, flow.to_owned()));
         assert!(before.is_none(), "the frames of a test differ");
+        let mut evicted = Vec::new();
+        self.batch.frames.drain(..).for_each(|frame| self.intake.push(frame, &mut evicted));
+        for frame in evicted {
+            let (_, flow) = self.inside.remove(bytes_of(&frame)).expect("only what entered is evicted, and once");
+            self.evicted.push(flow);
+            self.pool.give(frame.into_buffer());
+        }
+        let (count, memory) = (self.intake.count(), self.intake.memory());
+        assert_eq!(count, self.inside.len());
+        // Frames that wait for earlier ones of their flow are less than a batch.
+        let is_within = count <= self.limits.frames && memory <= self.limits.memory;
+        assert!(is_within || count == 1 || !self.intake.wants_more(), "{count} frames, {memory} bytes");
     }
 
     /// Takes the next frame, and returns its flow and its length.
@@ -49,10 +65,7 @@ impl Rig {
         self.intake.take(1, usize::MAX, &mut frames);
         let frame = frames.pop()?;
         assert!(frames.is_empty(), "one frame was asked for");
-        let bytes = match &frame {
-            Frame::Ip(packet) => packet.frame().to_vec(),
-            Frame::Other(raw, _) => raw.frame().to_vec(),
-        };
+        let bytes = bytes_of(&frame).to_vec();
         self.pool.give(frame.into_buffer());
         let (number, flow) = self.inside.remove(&bytes).expect("only what entered leaves, and once");
         let before = self.last.insert(flow.clone(), number).unwrap_or_default();
@@ -67,6 +80,13 @@ impl Rig {
         assert!(self.intake.is_empty() && self.inside.is_empty(), "every frame leaves");
         assert_eq!((self.intake.memory(), self.pool.in_use_count()), (0, 0));
         all
+    }
+}
+
+fn bytes_of(frame: &Frame) -> &[u8] {
+    match frame {
+        Frame::Ip(packet) => packet.frame(),
+        Frame::Other(raw, _) => raw.frame(),
     }
 }
 
@@ -94,7 +114,7 @@ fn every_frame_leaves_once_and_the_order_within_flows_is_kept() {
         let mut rig = Rig::new(limits);
         let mut number = 0;
         for _ in 0..random.usize(10..120) {
-            // A port returns a batch, also if the intake is full before its end.
+            // A port returns a batch, even if a fragment in it must wait.
             if rig.intake.wants_more() {
                 for _ in 0..random.usize(0..12) {
                     number += 1;
@@ -253,31 +273,46 @@ fn control_segments_stay_behind_the_data_of_their_flow() {
 }
 
 #[test]
-fn an_intake_is_full_at_each_limit_and_wants_more_when_a_frame_left() {
-    let limits = IntakeLimits { frames: 10, memory: 1 << 20, ..IntakeLimits::default() };
-    for limits in [limits, IntakeLimits { frames: 1_000, memory: 30_000, ..limits }] {
+fn a_full_intake_evicts_frames_of_the_flow_with_the_most_memory() {
+    let limits = IntakeLimits { frames: 40, memory: 1 << 20, ..IntakeLimits::default() };
+    // Each frame uses a buffer of about 2 KiB. The rig verifies the bounds after each frame.
+    for limits in [limits, IntakeLimits { frames: 1_000, memory: 90_000, ..limits }] {
         let mut rig = Rig::new(limits);
-        let mut number = 0;
-        while rig.intake.wants_more() {
-            number += 1;
-            rig.push("any", &segment(number as u16, number, 1_000).bytes());
-            rig.last.clear();
+        (0..5).for_each(|number| rig.push("sparse", &segment(40, number, 200).bytes()));
+        let mut number = 100;
+        for _ in 0..100 {
+            number += 4;
+            (0..3).for_each(|more| rig.push("greedy", &segment(0, number + more, 1_000).bytes()));
+            rig.push("busy", &segment(4, number + 3, 1_000).bytes());
         }
-        let pinned = rig.intake.memory() / number as usize;
-        assert!(number == 10 || rig.intake.memory() < rig.limits.memory + pinned, "{number} frames");
-        assert!((10..20).contains(&number), "{number} frames");
-        // The rest of a batch waits in order, without a limit.
-        (100..150).for_each(|number| rig.push("rest", &segment(7, number, 1_000).bytes()));
-        assert_eq!(rig.intake.count(), number as usize + 50);
-        while !rig.intake.wants_more() {
-            rig.take().unwrap();
-            rig.last.remove("any");
-        }
-        assert!(rig.intake.count() < number as usize);
-        while rig.take().is_some() {
-            rig.last.remove("any");
-        }
+        let lost = |flow: &str| rig.evicted.iter().filter(|lost| *lost == flow).count();
+        assert_eq!(lost("sparse"), 0);
+        // Both queues end up equally long, so both flows have about as many frames in them.
+        assert!((270..300).contains(&lost("greedy")) && (70..95).contains(&lost("busy")), "{:?}", rig.evicted);
+        let is_oldest_gone = rig.take_all().len() < 45;
+        assert!(is_oldest_gone && rig.last["greedy"] > 300, "the newest frames of a flow stay");
     }
+}
+
+#[test]
+fn a_frame_that_exceeds_all_limits_alone_leaves() {
+    let mut rig = Rig::new(IntakeLimits { frames: 1, memory: 1, flows: 1, quantum: 1 });
+    rig.push("a", &segment(0, 1, 1_000).bytes());
+    assert_eq!(rig.take_all(), ["a"]);
+}
+
+#[test]
+fn an_evicted_packet_is_received_and_retired() {
+    let settings = GatewaySettings::one(SideSettings::new(1_500, Position::Source));
+    let mut gateway = Gateway::new(&settings, Secrets::both(Secret::new(7)), || Pool::new(8 << 20));
+    let mut batch = Batch::default();
+    let pool = &mut gateway.output_mut(0).pool;
+    batch.receive(&segment(0, 1, 1_000).bytes(), LinkType::Ip, Ingress(0), None, pool);
+    let Some(Frame::Ip(packet)) = batch.frames.pop() else { panic!("it is a packet") };
+    gateway.refuse(0, packet, Reason::IntakeFull);
+    let ledger = gateway.ledger(0);
+    assert_eq!((ledger.received.packets, ledger.retired(Reason::IntakeFull).packets), (1, 1));
+    gateway.check(0).unwrap();
 }
 
 #[test]

@@ -57,10 +57,16 @@ fn every_reason_is_reached() {
         let count = rig.out.ledger.retired(*reason).packets + rig.out.ledger.passed(*reason).packets;
         assert!(count > 0, "{reason} is not reached: {:?}", rig.out.ledger);
     }
-    // The first two occur only with capture files, the third only at a live port. The last two are reached in
-    // tests/flows/paths.rs.
-    let elsewhere =
-        [Reason::OtherLink, Reason::SnapCut, Reason::TooManySegments, Reason::IcmpUsed, Reason::IcmpRefused];
+    // The first two occur only with capture files, the third only at a live port. Two are reached in
+    // tests/flows/paths.rs, the last in tests/flows/fair_intake.rs.
+    let elsewhere = [
+        Reason::OtherLink,
+        Reason::SnapCut,
+        Reason::TooManySegments,
+        Reason::IcmpUsed,
+        Reason::IcmpRefused,
+        Reason::IntakeFull,
+    ];
     for reason in Reason::ALL {
         let reached = table.iter().any(|(known, _)| known == reason);
         assert!(reached != elsewhere.contains(reason), "{reason} has its line in the table");

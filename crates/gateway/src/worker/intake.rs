@@ -2,22 +2,24 @@
 //!
 //! While a worker is busy, the frames of a port wait in its intake, which orders them by flow. Before each slice, the
 //! worker looks whether the port has more frames. So a frame of a sparse flow waits for about one slice, however
-//! many frames of busy flows are queued. If the intake is full, further frames wait in the port's socket.
+//! many frames of busy flows are queued. If the intake is full, frames of the flow that uses the most memory are dropped
+//! and counted.
 
 use super::Worker;
 use crate::endpoint::{Endpoint, PollState};
 use crate::path::{TO_NARROW, TO_WIDE};
-use engine::{Batch, FairIntake, Output};
-use packet::Time;
+use engine::{Batch, FairIntake, Output, Reason};
+use packet::{Frame, Time};
 
-/// Moves the frames that a port has to its intake, as far as there is room. Fills the batch with the intake's next
-/// slice. The result is busy as long as the port or the intake may have more frames.
+/// Moves the frames that a port has to its intake, and evicted ones to `evicted`. Fills the batch with the intake's
+/// next slice. The result is busy as long as the port or the intake may have more frames.
 pub(super) fn receive(
     end: &mut Endpoint,
     direction: usize,
     intake: &mut FairIntake,
     out: &mut Output,
     batch: &mut Batch,
+    evicted: &mut Vec<Frame>,
 ) -> PollState {
     let mut turn = PollState::Busy;
     for _ in 0..READ_COUNT_MAX {
@@ -25,13 +27,31 @@ pub(super) fn receive(
             break;
         }
         turn = end.receive_unpredicted(direction, out, &mut batch.frames);
-        batch.frames.drain(..).for_each(|frame| intake.push(frame));
+        batch.frames.drain(..).for_each(|frame| intake.push(frame, evicted));
     }
     intake.take(SLICE_COUNT, SLICE_LEN, &mut batch.frames);
     if intake.is_empty() { turn } else { PollState::Busy }
 }
 
 impl Worker {
+    /// Counts the frames that the intake of a direction evicted.
+    pub(super) fn drop_evicted(&mut self, direction: usize) {
+        let seen = &mut self.ends[direction].seen;
+        for frame in self.evicted.drain(..) {
+            match frame {
+                Frame::Ip(packet) => {
+                    seen.packet(&packet);
+                    self.gateway.refuse(direction, packet, Reason::IntakeFull);
+                }
+                // The engine counts no such frames.
+                Frame::Other(raw, _) => {
+                    seen.dropped += 1;
+                    self.gateway.output_mut(direction).pool.give(raw.into_buffer());
+                }
+            }
+        }
+    }
+
     /// Processes all frames of the intakes.
     pub(super) fn empty_intakes(&mut self, now: Time) {
         [TO_NARROW, TO_WIDE].into_iter().for_each(|direction| self.empty_intake(direction, now));

@@ -42,6 +42,8 @@ pub struct Worker {
     commands: Commands,
     /// The frames that wait for the engine, by flow; `None` if frames are processed in order of arrival.
     intakes: Option<Box<Intakes>>,
+    /// Frames that an intake evicted and that are not counted yet.
+    evicted: Vec<Frame>,
     /// Whether a successor receives the held packets.
     has_successor: bool,
     /// Packets written for the successor, by direction, including packets that the successor could not read.
@@ -77,6 +79,7 @@ impl Worker {
             candidates: Vec::new(),
             commands,
             intakes: None,
+            evicted: Vec::new(),
             has_successor: false,
             handed_over: [0; 2],
             losses: Losses::default(),
@@ -216,8 +219,11 @@ impl Worker {
         let turn = match &mut self.intakes {
             None => self.ends[direction].receive(direction, &mut self.gateway, &mut self.batch),
             Some(intakes) => {
+                let (end, intake) = (&mut self.ends[direction], &mut intakes[direction]);
                 let out = self.gateway.output_mut(direction);
-                intake::receive(&mut self.ends[direction], direction, &mut intakes[direction], out, &mut self.batch)
+                let turn = intake::receive(end, direction, intake, out, &mut self.batch, &mut self.evicted);
+                self.drop_evicted(direction);
+                turn
             }
         };
         self.process(direction, now, turn);
