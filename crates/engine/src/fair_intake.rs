@@ -2,9 +2,9 @@
 //!
 //! If a worker is busy, frames wait in the socket of its port, and a new connection waits behind all frames of busy
 //! connections. An intake takes the frames out of the socket and files them by flow. It serves the flows by deficit
-//! round robin (Shreedhar and Varghese 1995) with two lists, as FQ-CoDel does (RFC 8290). The order of frames within
-//! a flow never changes. A full intake evicts the oldest frame of the flow that uses the most memory. So busy flows
-//! learn early to send less, and the socket never fills with frames in order of arrival.
+//! round robin (Shreedhar and Varghese 1995; L16) with two lists, as FQ-CoDel does (RFC 8290). The order of frames
+//! within a flow never changes. A full intake evicts the oldest frame of the flow that uses the most memory. So busy
+//! flows learn early to send less, and the socket never fills with frames in order of arrival.
 //!
 //! # Order of service
 //!
@@ -15,8 +15,8 @@
 //! # Flows
 //!
 //! A keyed hash of addresses and ports identifies a flow of whole TCP packets. All other packets between two hosts
-//! belong to one flow for each IPv4 protocol, and to one flow in IPv6, because later fragments have no ports, and
-//! later IPv6 fragments may name any protocol (RFC 8200 section 4.5). So a fragment never overtakes a whole packet
+//! belong to one flow for each IPv4 protocol, because later fragments have no ports. In IPv6 they belong to one flow,
+//! because later fragments may name any protocol (RFC 8200 section 4.5). So a fragment never overtakes a whole packet
 //! of its flow. TCP packets between two hosts share a flow as well while TCP fragments between them are queued.
 //! Frames without an IP packet are one flow.
 
@@ -56,7 +56,7 @@ pub struct FairIntake {
     flows: Slab<Flow>,
     /// The flow for all hashes beyond the limit of flows.
     shared: u32,
-    /// The flows of each [`Turn`], in the order of service.
+    /// The flows of each [`ServiceList`], in the order of service.
     turns: [List; 3],
     queued: Slab<Queued>,
     /// Number of queued TCP packets, by the hash of their addresses.
@@ -83,7 +83,7 @@ struct Flow {
     /// Memory of the frames, in bytes.
     memory: usize,
     links: ListLinks,
-    turn: Option<Turn>,
+    turn: Option<ServiceList>,
     /// Bytes that the flow may still send in this turn. Negative after a longer frame.
     deficit: i64,
     /// Changes when the flow is forgotten, so that no [`Slot`] leads to it any more.
@@ -94,7 +94,7 @@ struct Flow {
 
 /// The list of flows to which a flow belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
+enum ServiceList {
     /// The flow's first frame is a control segment.
     Urgent,
     /// The flow had no queued frames.
@@ -221,28 +221,28 @@ impl FairIntake {
     /// Returns the next frame and its length in bytes.
     fn next(&mut self) -> Option<(Frame, usize)> {
         loop {
-            let (turn, at) = Turn::ALL.into_iter().find_map(|turn| Some((turn, self.list(turn).head()?)))?;
+            let (turn, at) = ServiceList::ALL.into_iter().find_map(|turn| Some((turn, self.list(turn).head()?)))?;
             let quantum = i64::from(self.limits.quantum);
             let flow = self.flows.slot_mut(at);
             if flow.frames.head().is_none() {
                 // A new flow joins the others even without frames. Otherwise a flow whose frames arrive one by one
                 // would always be first.
-                if turn == Turn::Busy {
+                if turn == ServiceList::Busy {
                     self.forget(at)
                 } else {
-                    self.list_up(at, Turn::Busy)
+                    self.list_up(at, ServiceList::Busy)
                 }
                 continue;
             };
-            if turn != Turn::Urgent && flow.deficit <= 0 {
+            if turn != ServiceList::Urgent && flow.deficit <= 0 {
                 flow.deficit += quantum;
-                self.list_up(at, Turn::Busy);
+                self.list_up(at, ServiceList::Busy);
                 continue;
             }
             let (frame, len) = self.unqueue(at)?;
             self.flows.slot_mut(at).deficit -= i64::from(len.max(CHARGE_MIN));
-            if turn == Turn::Urgent {
-                self.list_up(at, Turn::Busy);
+            if turn == ServiceList::Urgent {
+                self.list_up(at, ServiceList::Busy);
             }
             self.admit();
             return Some((frame, len as usize));
@@ -336,9 +336,9 @@ impl FairIntake {
         let is_urgent = is_control && was_empty && !flow.was_urgent;
         if is_urgent {
             flow.was_urgent = true;
-            self.list_up(at, Turn::Urgent);
+            self.list_up(at, ServiceList::Urgent);
         } else if flow.turn.is_none() {
-            self.list_up(at, Turn::New);
+            self.list_up(at, ServiceList::New);
         }
         None
     }
@@ -368,14 +368,14 @@ impl FairIntake {
     }
 
     /// Moves a flow to the end of a list.
-    fn list_up(&mut self, at: u32, turn: Turn) {
+    fn list_up(&mut self, at: u32, turn: ServiceList) {
         self.strike(at);
         self.flows.slot_mut(at).turn = Some(turn);
         let [urgent, new, busy] = &mut self.turns;
         let list = match turn {
-            Turn::Urgent => urgent,
-            Turn::New => new,
-            Turn::Busy => busy,
+            ServiceList::Urgent => urgent,
+            ServiceList::New => new,
+            ServiceList::Busy => busy,
         };
         list.push_back(&mut self.flows, at, |flow| &mut flow.links);
     }
@@ -396,19 +396,19 @@ impl FairIntake {
         let Some(turn) = self.flows.slot_mut(at).turn.take() else { return };
         let [urgent, new, busy] = &mut self.turns;
         let list = match turn {
-            Turn::Urgent => urgent,
-            Turn::New => new,
-            Turn::Busy => busy,
+            ServiceList::Urgent => urgent,
+            ServiceList::New => new,
+            ServiceList::Busy => busy,
         };
         list.unlink(&mut self.flows, at, |flow| &mut flow.links);
     }
 
-    fn list(&self, turn: Turn) -> &List {
+    fn list(&self, turn: ServiceList) -> &List {
         let [urgent, new, busy] = &self.turns;
         match turn {
-            Turn::Urgent => urgent,
-            Turn::New => new,
-            Turn::Busy => busy,
+            ServiceList::Urgent => urgent,
+            ServiceList::New => new,
+            ServiceList::Busy => busy,
         }
     }
 
@@ -475,8 +475,8 @@ impl Queued {
         Queued { frame: None, links: ListLinks::NONE, len: 0, memory: 0, pair: 0, filing: Filing::Other };
 }
 
-impl Turn {
-    const ALL: [Turn; 3] = [Turn::Urgent, Turn::New, Turn::Busy];
+impl ServiceList {
+    const ALL: [ServiceList; 3] = [ServiceList::Urgent, ServiceList::New, ServiceList::Busy];
 }
 
 impl PairCounts {

@@ -176,7 +176,7 @@ impl Gateway {
     }
 
     /// Counts a packet that the caller dropped before [`push`](Gateway::push) for this reason.
-    pub fn refuse(&mut self, direction: usize, packet: Packet, reason: Reason) {
+    pub fn drop_unpushed(&mut self, direction: usize, packet: Packet, reason: Reason) {
         let Direction { side, out, .. } = self.of_mut(direction);
         side.retire(packet, reason, out);
     }

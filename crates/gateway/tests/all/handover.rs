@@ -448,10 +448,10 @@ fn has_taken(handles: &WorkerHandle, count: u64) {
 }
 
 /// Frames that left.
-type Left = Arc<Mutex<Vec<Vec<u8>>>>;
+pub type Left = Arc<Mutex<Vec<Vec<u8>>>>;
 
 /// A worker whose wide port delivers these frames, and whose narrow port keeps the sent ones.
-fn worker(frames: &[Vec<u8>]) -> (Worker, WorkerHandle, Left) {
+pub fn worker(frames: &[Vec<u8>]) -> (Worker, WorkerHandle, Left) {
     let (handles, commands) = commands().expect("there is room");
     let (worker, left) = worker_by(frames, commands, None);
     (worker, handles, left)
@@ -604,6 +604,6 @@ fn tcp_fragments(id: u32, segment: &Spec) -> Vec<Vec<u8>> {
 }
 
 /// A TCP segment from this port.
-fn segment(port: u16, seq: u32, payload: &[u8]) -> Spec {
+pub fn segment(port: u16, seq: u32, payload: &[u8]) -> Spec {
     tcp(4).ports(port, 80).seq(seq).payload(payload)
 }

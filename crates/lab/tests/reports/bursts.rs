@@ -1,7 +1,10 @@
-//! Figures of segments and small datagrams through gateways -> the reports of `lab hold` and `lab workers`.
+//! Figures of segments and small datagrams through gateways -> the reports of `lab hold`, `lab workers` and
+//! `lab fairness`.
 
 use crate::{compare, conditions, spread};
-use wideload_lab::experiments::{Hold, HoldDelay, HoldLen, HoldLoad, Workers, WorkersRow};
+use wideload_lab::experiments::{
+    DmaRow, Fairness, FairnessRow, Hold, HoldDelay, HoldLen, HoldLoad, Spread, Workers, WorkersRow,
+};
 
 #[test]
 fn hold_reports_lengths_and_delays() {
@@ -41,4 +44,37 @@ fn workers_reports_packets_for_each_cpu_second() {
     let broken = vec!["to-wide: received 10, forwarded 9, held 0, ended 0".to_owned()];
     let bad = Workers { intact: false, broken, ..good.clone() };
     compare("workers.txt", &[good, bad]);
+}
+
+#[test]
+fn fairness_reports_both_orders_and_the_simulated_nic() {
+    let row = |queueing, median: f64, jain| FairnessRow {
+        queueing,
+        syn_median_ms: spread(median),
+        syn_p99_ms: spread(median * 2.0),
+        jain: Spread { median: jain, least: jain - 0.01, most: jain + 0.001 },
+        bits_per_second: spread(1.5e9),
+        missed: spread(10.0),
+    };
+    let nic = |order, syn_p99_ms, late_share, jain| DmaRow {
+        order,
+        syn_median_ms: Some(0.02),
+        syn_p99_ms,
+        late_share,
+        jain,
+    };
+    let good = Fairness {
+        conditions: conditions(),
+        flows: 64,
+        rows: vec![row("fifo", 29.5, 0.71), row("fair", 1.08, 0.998)],
+        dma: vec![nic("LIFO", None, 0.16, 0.094), nic("round robin", Some(0.81), 0.0, 1.0)],
+        broken: Vec::new(),
+    };
+    let unfair = Fairness { rows: vec![row("fifo", 29.5, 0.71), row("fair", 1.08, 0.94)], ..good.clone() };
+    let slow = Fairness { rows: vec![row("fifo", 1.0, 0.71), row("fair", 1.08, 0.99)], ..good.clone() };
+    let broken = Fairness { broken: vec!["a law".to_owned()], ..good.clone() };
+    assert!(good.is_good() && !unfair.is_good() && !slow.is_good() && !broken.is_good());
+    let svg = good.chart().svg();
+    assert!(["fifo", "fair", "LIFO", "round robin", "median"].iter().all(|name| svg.contains(name)), "{svg}");
+    compare("fairness.txt", &[good, broken]);
 }
