@@ -9,7 +9,7 @@ use crate::settings::{DontFragment, Fail, Raise, Role, Stage};
 use crate::table::Given;
 use crate::value::{Kind, shown_stretch};
 use core::time::Duration;
-use engine::{FragmentPolicy, Holding, SegmentPolicy, Toggle};
+use engine::{FragmentPolicy, HOLD_MAX, Holding, SegmentPolicy, Toggle};
 
 /// Adds errors and warnings about combinations of keys to `notes`.
 pub(crate) fn check(said: &RawConfig<'_>, notes: &mut Notes) {
@@ -64,7 +64,12 @@ fn check_hold(side: &RawSide<'_>, notes: &mut Notes) {
         && let Holding::Fixed(stretch) = hold.value
         && stretch > HOLD_UNFELT
     {
-        let what = format!("{} delays senders so much that they slow down or retransmit", shown_stretch(stretch));
+        let shown = shown_stretch(stretch);
+        let what = if stretch > HOLD_MAX {
+            format!("{shown} is cut to {}: a longer wait would make senders retransmit", shown_stretch(HOLD_MAX))
+        } else {
+            format!("{shown} delays senders so much that they slow down or retransmit")
+        };
         let mend = "set \"burst\", \"adaptive\" or at most \"20ms\"";
         notes.warning(hold.at, side.table.name_of("hold"), what, mend);
     }

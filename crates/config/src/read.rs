@@ -351,7 +351,7 @@ impl<'a> RawSide<'a> {
             route_mtu: self.route_mtu.or(Toggle::Off)?,
             fragment: self.fragment.or(Toggle::On)?,
             df: self.df.or(DontFragment::Refuse)?,
-            hold: self.hold.or(self.usual(role).hold)?,
+            hold: self.hold.or(self.usual(role).hold)?.cut(),
             timeout: self.timeout.here().map(|at| at.value),
             split: if self.even.or(Toggle::Off)? == Toggle::On { Split::Balanced } else { Split::Max },
             offloads: if offloads == Offloads::None { Toggle::Off } else { Toggle::On },

@@ -157,7 +157,8 @@ pub struct SideConfig {
     pub fragment: Toggle,
     /// The treatment of UDP and ICMP datagrams with DF that exceed the MTU.
     pub df: DontFragment,
-    /// How long a segment is held for the next segment of its flow.
+    /// How long a segment is held for the next segment of its flow. At most [`HOLD_MAX`](engine::HOLD_MAX) if read from a
+    /// file.
     pub hold: Holding,
     /// Time-out of incomplete datagrams; `None`: the role's default.
     pub timeout: Option<Duration>,

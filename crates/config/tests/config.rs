@@ -216,6 +216,14 @@ fn the_longest_prefix_sets_a_destinations_reassembly() {
 }
 
 #[test]
+fn a_long_hold_is_cut() {
+    for (hold, expected) in [("20ms", 20), ("25ms", 25), ("26ms", 25), ("10s", 25)] {
+        let config = valid(&BORDER.replace("\"200us\"", &format!("\"{hold}\"")));
+        assert_eq!(config.wide.hold, Holding::Fixed(Duration::from_millis(expected)), "{hold}");
+    }
+}
+
+#[test]
 fn unlikely_values_give_warnings() {
     for (text, from, to, warning) in [
         (
@@ -223,6 +231,12 @@ fn unlikely_values_give_warnings() {
             "\"200us\"",
             "\"21ms\"",
             "17:8: wide.hold: 21ms delays senders so much that they slow down or retransmit; set \"burst\", \"adaptive\" or at most \"20ms\"",
+        ),
+        (
+            BORDER,
+            "\"200us\"",
+            "\"5s\"",
+            "17:8: wide.hold: 5s is cut to 25ms: a longer wait would make senders retransmit; set \"burst\", \"adaptive\" or at most \"20ms\"",
         ),
         (
             BORDER,

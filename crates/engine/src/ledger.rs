@@ -128,6 +128,7 @@ counters! {
         RunGap "run_gap" "Runs that ended because the next segment was missing or out of order."
         RunInterrupted "run_interrupted" was "run_passed" "Runs that ended because another packet of the flow cannot be coalesced."
         RunTimeout "run_timeout" was "run_late" "Runs that ended at the hold time-out."
+        RunWindow "run_window" "Runs that ended because they held a quarter of the sender's estimated window."
         RunEvicted "run_evicted" "Runs that ended because memory or flow entries were exhausted."
         RunAtEnd "run_at_end" "Runs that ended because no more packets were waiting, or the input ended."
         Reordered "reordered" was "sorted" "Segments that arrived early and waited for their predecessors."
@@ -171,7 +172,7 @@ counters! {
 
 impl Event {
     /// The events that end a run of segments.
-    pub const RUN_ENDS: [Event; 9] = [
+    pub const RUN_ENDS: [Event; 10] = [
         Event::RunFull,
         Event::RunPushed,
         Event::RunUneven,
@@ -179,6 +180,7 @@ impl Event {
         Event::RunGap,
         Event::RunInterrupted,
         Event::RunTimeout,
+        Event::RunWindow,
         Event::RunEvicted,
         Event::RunAtEnd,
     ];

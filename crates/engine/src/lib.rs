@@ -165,8 +165,8 @@ pub use reassembly::{Late, Limits, PlacementMode, PlacementStats, Reassembler};
 pub use rules::{Exempt, Hold, Mode, Rules, Toggle};
 pub use segment::WirePacket;
 pub use settings::{
-    BURST_MAX, FLOW_COUNT, GatewayRole, GatewaySettings, Holding, MEMORY, MERGE_TIMEOUT, Position, Secrets,
-    SideSettings, SideStage, TRANSIT_TIMEOUT,
+    BURST_MAX, FLOW_COUNT, GatewayRole, GatewaySettings, HOLD_MAX, Holding, MEMORY, MERGE_TIMEOUT, Position,
+    Secrets, SideSettings, SideStage, TRANSIT_TIMEOUT,
 };
 pub use side::{Aggregation, Side};
 pub use sink::{CopyPayload, PayloadSink};

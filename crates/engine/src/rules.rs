@@ -31,7 +31,8 @@ pub enum Hold {
     /// Ten times the flow's average interval, between 50 µs and 1 ms (L12 to L14, rel:G18).
     Adaptive,
     /// A fixed time, which must be below one minute. A value below 20 ms limits the age of a run to 20 ms, a larger
-    /// one to twice the value.
+    /// one to twice the value. Above 1 ms, a run of TCP segments also ends at a quarter of its sender's estimated
+    /// window (L21).
     Fixed(Duration),
 }
 

@@ -128,8 +128,18 @@ pub enum Holding {
     Burst,
     /// Derived from the average packet interval of the flow.
     Adaptive,
-    /// A fixed time.
+    /// A fixed time. TCP segments are released earlier if they are a large part of their sender's window.
     Fixed(Duration),
+}
+
+impl Holding {
+    /// Cuts a fixed time above [`HOLD_MAX`].
+    pub fn cut(self) -> Holding {
+        match self {
+            Holding::Fixed(stretch) => Holding::Fixed(stretch.min(HOLD_MAX)),
+            Holding::Burst | Holding::Adaptive => self,
+        }
+    }
 }
 
 /// A stage that can be switched off.
@@ -421,3 +431,6 @@ pub const TRANSIT_TIMEOUT: Duration = Duration::from_millis(500);
 pub const MERGE_TIMEOUT: Duration = Duration::from_millis(10);
 /// Maximum wait of a run with [`Holding::Burst`]. It takes effect at ports that always have more packets.
 pub const BURST_MAX: Duration = Duration::from_millis(1);
+/// Longest hold time of a live gateway. A run waits for at most twice as long, which is a quarter of the shortest
+/// retransmission time-out in use (200 ms; R126, RFC 6298).
+pub const HOLD_MAX: Duration = Duration::from_millis(25);

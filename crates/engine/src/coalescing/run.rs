@@ -79,7 +79,8 @@ impl Run {
         usize::from(self.payload_at)
     }
 
-    fn payload_len(&self) -> usize {
+    /// Returns the payload of all segments, in bytes.
+    pub(crate) fn payload_len(&self) -> usize {
         self.packet.len() - usize::from(self.payload_at)
     }
 

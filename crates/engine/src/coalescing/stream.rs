@@ -10,6 +10,7 @@
 use super::may_join::{ahead, distance, may_precede, may_wait};
 use super::reorder::{ReorderQueue, ReorderSlab};
 use super::run::{NotMerged, Run};
+use super::send_window::{Arrival, PAUSE_MIN, SendWindow};
 use crate::ledger::{Event, Tally};
 use crate::output::Next;
 use crate::rules::{Hold, Mode, Rules};
@@ -54,6 +55,8 @@ pub(crate) struct Stream {
     /// The ingress port and VLAN tags of the stream's packets.
     l2_scope: L2Scope,
     source: Address,
+    /// The window of the sender. Unlimited where runs wait for at most [`HOLD_MAX`], which stalls nobody for long.
+    window: SendWindow,
 }
 
 /// The result of the fast path.
@@ -76,7 +79,9 @@ impl Stream {
         next_seq: u32,
         pair: u16,
         is_exempt: bool,
+        rules: &Rules,
     ) -> Stream {
+        let is_watched = long_hold(rules).is_some() && packet.is_tcp();
         Stream {
             seen: None,
             next_seq,
@@ -94,18 +99,20 @@ impl Stream {
             connection,
             l2_scope: packet.l2_scope(),
             source: packet.addresses().0,
+            window: if is_watched { SendWindow::of_new_sender(now, next_seq) } else { SendWindow::unlimited() },
         }
     }
 
     /// Includes the interval before this segment in the average. An interval above the maximum is ignored, because
-    /// it says nothing about the flow's rate (L12, L14).
+    /// it says nothing about the flow's rate (L12, L14). Returns the interval, in nanoseconds.
     #[inline]
-    pub(crate) fn arrive(&mut self, now: Time) {
+    pub(crate) fn arrive(&mut self, now: Time) -> u64 {
         let gap = now.nanos().saturating_sub(self.last_arrival.nanos());
         if gap <= HOLD_MAX.as_nanos() as u64 {
             self.interval = (self.interval + gap) / 2;
         }
         self.last_arrival = now;
+        gap
     }
 
     /// Returns the maximum wait for the next segment.
@@ -188,10 +195,11 @@ impl Stream {
             Err(NotMerged::Other) => return Outcome::Not(packet),
         }
         out.recycle(packet);
-        self.next_seq = self.next_seq.wrapping_add(u32::from(run.first_len()));
+        let payload_len = run.first_len();
+        self.next_seq = self.next_seq.wrapping_add(u32::from(payload_len));
         let has_room_as_before = run.room() == room;
         let (arrival, interval) = (self.last_arrival, self.interval);
-        self.arrive(now);
+        let gap = self.arrive(now);
         let waits_as_long = match rules.hold {
             Hold::Adaptive => {
                 self.interval == interval || interval <= HOLD_MIN_INTERVAL && self.interval <= HOLD_MIN_INTERVAL
@@ -203,9 +211,14 @@ impl Stream {
         if arrival == now && waits_as_long && has_room_as_before {
             return Outcome::Coalesced;
         }
+        if gap > PAUSE_MIN.as_nanos() as u64 && long_hold(rules).is_some() {
+            self.pause(now, gap, self.next_seq.wrapping_sub(u32::from(payload_len)), payload_len, true, rules);
+        }
         let hold = self.hold(rules);
         if let Some(event) = self.run.as_ref().and_then(|run| run.is_done(now, rules, hold)) {
             self.close(event, rules, out);
+        } else if self.exceeds_share(payload_len) {
+            self.close(Event::RunWindow, rules, out);
         }
         Outcome::Changed
     }
@@ -225,8 +238,12 @@ impl Stream {
         let Some(part) = part.filter(|part| may_wait(&packet, rules, || part.canonical)) else {
             return Outcome::Not(packet);
         };
+        let held = self.run.is_some();
         self.close(Event::RunFull, rules, out);
-        self.arrive(now);
+        let gap = self.arrive(now);
+        if gap > PAUSE_MIN.as_nanos() as u64 && long_hold(rules).is_some() {
+            self.pause(now, gap, self.next_seq, part.payload_len, held, rules);
+        }
         self.next_seq = self.next_seq.wrapping_add(u32::from(part.payload_len));
         let run = self.run.insert(Run::new(now, packet, part, self.predicted_len, rules));
         if let Some(event) = run.is_whole(rules) {
@@ -245,6 +262,7 @@ impl Stream {
         places: &mut ReorderSlab,
         out: &mut impl Next,
     ) {
+        let payload_len = part.payload_len;
         let ahead = ahead(self.next_seq, part.tcp.as_ref());
         let fits_in = self.early.first(places).is_none_or(|early| may_precede(&part, early));
         if ahead == 0 && fits_in {
@@ -260,6 +278,57 @@ impl Stream {
         if self.is_over {
             self.flush(now, Event::RunPushed, rules, places, out);
         }
+        self.flush_share(now, payload_len, rules, places, out);
+    }
+
+    /// Whether the sender's window limits the held bytes, or intervals of this length may show that it does.
+    pub(crate) fn watches(&self, gap: u64) -> bool {
+        self.window.limits() || gap > PAUSE_MIN.as_nanos() as u64
+    }
+
+    /// Updates the estimate of the sender's window at the end of an interval. While the estimate limits the held
+    /// bytes, all segments take the slow path.
+    #[inline(never)]
+    pub(crate) fn pause(
+        &mut self,
+        now: Time,
+        gap: u64,
+        next_seq: u32,
+        payload_len: u16,
+        held: bool,
+        rules: &Rules,
+    ) {
+        let Some(hold) = long_hold(rules) else { return };
+        self.window.arrive(Arrival { now, gap, next_seq, payload_len, held }, hold);
+        if self.window.limits() {
+            self.seen = None;
+        }
+    }
+
+    /// Releases all held packets if the next segment would exceed the part of the window that may be held.
+    fn flush_share(
+        &mut self,
+        now: Time,
+        payload_len: u16,
+        rules: &Rules,
+        places: &mut ReorderSlab,
+        out: &mut impl Next,
+    ) {
+        if self.exceeds_share(payload_len) {
+            self.flush(now, Event::RunWindow, rules, places, out);
+        }
+    }
+
+    /// Whether another segment would exceed the part of the sender's window that may be held.
+    #[inline]
+    fn exceeds_share(&self, payload_len: u16) -> bool {
+        let held = || self.run.as_ref().map_or(0, Run::payload_len) + self.early.payload_len();
+        self.window.share().is_some_and(|share| held() + usize::from(payload_len) > share)
+    }
+
+    /// Returns the next expected sequence number.
+    pub(crate) fn next_seq(&self) -> u32 {
+        self.next_seq
     }
 
     /// Appends the next segment to the run, or starts another run. The segment arrived at `since` or later.
@@ -277,7 +346,9 @@ impl Stream {
                 run
             }
             None => {
-                let can_be_seen = packet.checksum != Checksum::Partial && packet.max_fragment_len().is_none();
+                let can_be_seen = !self.window.limits()
+                    && packet.checksum != Checksum::Partial
+                    && packet.max_fragment_len().is_none();
                 self.seen = HeaderMatch::of(&packet, &part).filter(|_| can_be_seen);
                 self.run.insert(Run::new(since, packet, part, self.predicted_len, rules))
             }
@@ -380,6 +451,7 @@ impl Stream {
     pub(crate) fn close(&mut self, event: Event, rules: &Rules, out: &mut impl Next) {
         let Some(run) = self.run.take() else { return };
         self.predicted_len = run.packet.len() as u32;
+        self.window.timed_out = event == Event::RunTimeout;
         let came = run.came();
         out.ledger().note(event, Tally { packets: 1, ..came });
         out.ledger().note(Event::Coalesced, came);
@@ -427,6 +499,15 @@ impl Stream {
 impl HasSource for Stream {
     fn source(&self) -> Address {
         self.source
+    }
+}
+
+/// Returns the hold time, if it is long enough to stall a sender whose window is smaller than a run.
+#[inline]
+pub(crate) fn long_hold(rules: &Rules) -> Option<Duration> {
+    match rules.hold {
+        Hold::Fixed(stretch) if stretch > HOLD_MAX => Some(stretch),
+        Hold::Fixed(_) | Hold::Adaptive => None,
     }
 }
 

@@ -7,7 +7,7 @@ use wideload_engine::{Event, Exempt, Hold, Mode, Reason, Role, Rules, Sizing};
 
 #[test]
 fn every_end_of_a_run_has_an_event() {
-    let table: [(Event, fn() -> Rig); 10] = [
+    let table: [(Event, fn() -> Rig); 11] = [
         (Event::RunFull, || after(resize(1_500), &[p(0, 700), p(700, 700), p(1_400, 700)])),
         (Event::RunFull, || after(resize(1_500), &[p(0, 1_400)])),
         (Event::RunPushed, || after(resize(9_000), &[p(0, 100), Spec { flags: ACK | PSH, ..p(100, 100) }])),
@@ -22,6 +22,10 @@ fn every_end_of_a_run_has_an_event() {
             assert_eq!(rig.wait(Duration::from_millis(1)).len(), 1);
             rig
         }),
+        (Event::RunWindow, || {
+            let hold = Hold::Fixed(Duration::from_millis(2));
+            after(Rules { hold, ..resize(9_000) }, &[p(0, 1_300), p(1_300, 1_300)])
+        }),
     ];
     for (event, rig) in table {
         let rig = rig();
@@ -34,6 +38,7 @@ fn every_end_of_a_run_has_an_event() {
             Event::RunGap,
             Event::RunInterrupted,
             Event::RunTimeout,
+            Event::RunWindow,
             Event::RunEvicted,
             Event::RunAtEnd,
         ];

@@ -65,7 +65,7 @@ fn segments_reveal_nothing_about_the_handshake() {
 #[test]
 fn without_segmentation_long_segments_are_not_coalesced() {
     for (switches, count) in [(&[Toggle::Off][..], 0), (&[Toggle::Off, Toggle::On][..], 2)] {
-        let mut crossing = Crossing::new(8, Duration::from_secs(1));
+        let mut crossing = Crossing::new(8, Duration::from_millis(1));
         crossing.push(Toward::Narrow, 3, SYN, 0, Vec::new());
         for switch in switches {
             crossing.gateway.switch(crossing.now, Toward::Narrow.direction(), SideStage::Segment, *switch);

@@ -8,6 +8,7 @@ mod connections;
 mod df_fragmentation;
 mod edges;
 mod fair_intake;
+mod holding;
 mod live;
 mod mss;
 mod mss_ending;

@@ -134,6 +134,13 @@ fn every_event_is_reached() {
             rig.wait(Duration::from_millis(1));
             rig
         }),
+        (Event::RunWindow, {
+            let mut rig = gathering(Mode::Resize);
+            let rules =
+                Rules { hold: Hold::Fixed(Duration::from_millis(2)), len_max: 9_000, ..rules(Mode::Resize) };
+            rig.side.aggregation.coalescer = Some(Coalescer::new(1 << 20, rules, Vec::new(), secret()));
+            after(rig, &[segment(0, 1_300, 0), segment(1_300, 1_300, 0)])
+        }),
         (Event::RunEvicted, {
             let mut rig = gathering(Mode::Resize);
             rig.side.aggregation.coalescer = Some(Coalescer::new(1_000, rules(Mode::Resize), Vec::new(), secret()));
