@@ -15,7 +15,7 @@ use lab::emulator::{CalibrationRun, Outcome, Scheduling};
 use lab::experiments::{
     self, Algorithm, AttacksSettings, BorderSettings, Differential, DifferentialSettings, DipsSettings,
     FairnessSettings, FloodsSettings, HoldSettings, LifecycleEvent, LifecycleSettings, PathChangeSettings,
-    PathMiddle, Receiving, Scene, SegmentSizesSettings, SoakSettings, SwarmSettings, TcpSettings,
+    PathMiddle, PingPongSettings, Receiving, Scene, SegmentSizesSettings, SoakSettings, SwarmSettings, TcpSettings,
     TransparencySettings, WideInterfaceSettings, WorkersSettings,
 };
 use lab::traffic::Writes;
@@ -110,6 +110,11 @@ fn measure(experiment: &Experiment, json: bool) -> io::Result<Status> {
             let settings = FairnessSettings { rounds: args.rounds, flows: args.flows, stretch: args.seconds };
             let outcome = experiments::fairness(&settings, tell)?;
             draw(args.svg.as_deref(), || outcome.chart())?;
+            shown(&progress, json, &outcome, outcome.is_good())
+        }
+        Experiment::PingPong { rounds } => {
+            let settings = PingPongSettings { rounds: *rounds, ..PingPongSettings::default() };
+            let outcome = experiments::ping_pong(&settings, tell)?;
             shown(&progress, json, &outcome, outcome.is_good())
         }
         Experiment::PathChange { mtu, border_only } => {

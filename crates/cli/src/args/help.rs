@@ -197,6 +197,16 @@ Examples:
   wideload lab fairness --rounds 1 --flows 16 --svg fairness.svg
 
 Exit status: 0 `fair` has an index of at least 0.95 and a lower 99th percentile than `fifo`; 1 otherwise.";
+pub(super) const PING_PONG_HELP: &str = "\
+A message of 64 bytes crosses to another host and back, over TCP and UDP, before the next one is sent. A bridge and a border take turns, \
+then a stock interface and a wide one. Wideload does not coalesce, or coalesces with `hold = \"adaptive\"` or `hold = \"10ms\"`. The table \
+shows the median and the 99th percentile of the round trips.
+
+Examples:
+  wideload lab ping-pong
+  wideload lab ping-pong --rounds 9 --json
+
+Exit status: 0 no message was lost, and each median with holding is at most 1.1 times that without, plus the range of its rounds; 1 otherwise.";
 pub(super) const PATH_CHANGE_HELP: &str = "\
 A host behind a router receives a TCP transfer from a wide host. After a second, the router's link becomes narrower: the router tells the \
 sender, or a firewall drops these ICMP errors. A border with and without flow offload and a bridge with net.ipv4.tcp_mtu_probing = 0 and 1 \

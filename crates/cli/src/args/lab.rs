@@ -2,8 +2,8 @@
 
 use super::help::{
     ATTACKS_HELP, BORDER_HELP, CALIBRATE_HELP, DIFFERENTIAL_HELP, DIPS_HELP, FAIRNESS_HELP, FLOODS_HELP, HOLD_HELP,
-    LIFECYCLE_HELP, LINK_HELP, NETWORK_HELP, PATH_CHANGE_HELP, SEGMENT_SIZES_HELP, SOAK_HELP, SWARM_HELP, TCP_HELP,
-    TRANSPARENCY_HELP, WIDE_INTERFACE_HELP, WORKERS_HELP,
+    LIFECYCLE_HELP, LINK_HELP, NETWORK_HELP, PATH_CHANGE_HELP, PING_PONG_HELP, SEGMENT_SIZES_HELP, SOAK_HELP,
+    SWARM_HELP, TCP_HELP, TRANSPARENCY_HELP, WIDE_INTERFACE_HELP, WORKERS_HELP,
 };
 use super::values::{case_count, flow_count, minutes, packet_count, rounds, seconds, share, transfer_len};
 use clap::{Parser, Subcommand, ValueEnum};
@@ -82,6 +82,13 @@ pub enum Experiment {
     /// Measure the delay of SYNs and the shares of TCP flows
     #[command(after_help = FAIRNESS_HELP)]
     Fairness(FairnessArgs),
+    /// Measure the delay that holding adds to small messages
+    #[command(after_help = PING_PONG_HELP)]
+    PingPong {
+        /// Rounds
+        #[arg(long, default_value_t = 5, value_parser = rounds)]
+        rounds: usize,
+    },
     /// Narrow the path behind a border during transfers
     #[command(after_help = PATH_CHANGE_HELP)]
     PathChange {

@@ -95,6 +95,7 @@ const MEASURES: [(&str, &str, &str); 16] = [
     ("lab dips", "crates/lab/tests/experiments.rs", " dips(&settings"),
     ("lab workers", "crates/lab/tests/experiments.rs", " workers(&WorkersSettings"),
     ("lab hold", "crates/lab/tests/experiments.rs", " hold(&settings"),
+    ("lab ping-pong", "crates/lab/tests/ping_pong.rs", " ping_pong(&settings"),
     ("lab calibrate", "crates/lab/tests/experiments.rs", " calibration(&trials"),
     ("lab differential", "crates/lab/tests/experiments.rs", " differential(&settings"),
     ("lab floods", "crates/lab/tests/experiments.rs", " floods(&settings"),

@@ -5,16 +5,17 @@
 //! small message, and the delay of a burst's last segment. Bursts end with PSH, as hosts end a write, or without
 //! PSH, so that only a time-out ends the hold.
 
+use super::ping_pong::{self, quantile};
 use super::{Conditions, Spread};
 use crate::net::Offloading;
-use crate::three_hosts::{Middle, NARROW, ThreeHosts, WIDE, v4};
+use crate::three_hosts::{Middle, ThreeHosts, WIDE, v4};
 use crate::traffic::{self, Pace, WriteEnd};
-use rustix::net::{SendFlags, send, sockopt};
+use rustix::net::{SendFlags, send};
 use rustix::thread::set_current_timer_slack;
 use serde::Serialize;
 use std::fmt;
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{self, Read};
+use std::net::TcpStream;
 use std::num::NonZeroU64;
 use std::sync::mpsc;
 use std::thread;
@@ -120,7 +121,7 @@ pub fn hold(settings: &HoldSettings, mut tell: impl FnMut(&str)) -> io::Result<H
             for (load, micros) in loads.iter().zip(&mut micros) {
                 tell(&format!("round {} of {}: {name}, {load}", round + 1, settings.rounds));
                 micros[number].extend(match *load {
-                    HoldLoad::PingPong => ping_pong(&three_hosts, settings.messages)?,
+                    HoldLoad::PingPong => ping_pong::round_trips(connected(&three_hosts)?, settings.messages)?,
                     HoldLoad::LastSegment { rate, pushes } => bursts(&three_hosts, rate, pushes, settings.bursts)?,
                 });
             }
@@ -172,30 +173,6 @@ fn stream(three_hosts: &ThreeHosts, rate: f64, settings: &HoldSettings) -> io::R
     Ok((bytes as f64 / packets.max(1) as f64, transfer.intact))
 }
 
-/// Returns the round-trip times of small messages, in microseconds.
-fn ping_pong(three_hosts: &ThreeHosts, count: usize) -> io::Result<Vec<f64>> {
-    let [mut client, mut server] = connected(three_hosts)?;
-    thread::scope(|scope| {
-        let echo = scope.spawn(move || {
-            let mut room = [0; MESSAGE_LEN];
-            for _ in 0..count {
-                server.read_exact(&mut room)?;
-                server.write_all(&room)?;
-            }
-            Ok::<_, io::Error>(())
-        });
-        let mut micros = Vec::with_capacity(count);
-        for _ in 0..count {
-            let began = Instant::now();
-            client.write_all(&[7; MESSAGE_LEN])?;
-            client.read_exact(&mut [0; MESSAGE_LEN])?;
-            micros.push(began.elapsed().as_secs_f64() * 1e6);
-        }
-        echo.join().expect("an echo that panics has said why")?;
-        Ok(micros)
-    })
-}
-
 /// Returns the delays of the last segments of bursts, in microseconds.
 fn bursts(three_hosts: &ThreeHosts, rate: f64, pushes: bool, count: usize) -> io::Result<Vec<f64>> {
     let [client, mut server] = connected(three_hosts)?;
@@ -237,25 +214,7 @@ fn bursts(three_hosts: &ThreeHosts, rate: f64, pushes: bool, count: usize) -> io
 
 /// Opens a connection from the narrow host to the wide one. Returns its two sockets.
 fn connected(three_hosts: &ThreeHosts) -> io::Result<[TcpStream; 2]> {
-    let listener = three_hosts.wide.space().enter(|| TcpListener::bind(SocketAddr::new(v4(WIDE), 0)))?;
-    let target = listener.local_addr()?;
-    let client = three_hosts.narrow.space().enter(|| TcpStream::connect_timeout(&target, TIMEOUT))?;
-    let (server, from) = listener.accept()?;
-    debug_assert_eq!(from.ip(), v4(NARROW));
-    for end in [&client, &server] {
-        sockopt::set_tcp_congestion(end, traffic::CONGESTION)?;
-        end.set_nodelay(true)?;
-        end.set_read_timeout(Some(TIMEOUT))?;
-    }
-    Ok([client, server])
-}
-
-/// Returns the quantile of the values for a share from 0 to 1.
-fn quantile(values: &[f64], share: f64) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable_by(f64::total_cmp);
-    let at = (share * sorted.len() as f64).ceil() as usize;
-    sorted.get(at.saturating_sub(1)).copied().unwrap_or(f64::NAN)
+    ping_pong::connected(three_hosts.narrow.space(), three_hosts.wide.space(), v4(WIDE))
 }
 
 impl fmt::Display for Hold {
@@ -289,7 +248,6 @@ const RATES: [f64; 3] = [2e7, 1e8, 5e8];
 /// Payload of a full segment on the narrow link, in bytes: the link's MTU less IPv4 header, TCP header and
 /// timestamps option.
 const SEGMENT_LEN: usize = 1_500 - 20 - 32;
-const MESSAGE_LEN: usize = 64;
 /// Segments of a burst. The initial congestion window allows ten. Later bursts start with the window of the
 /// previous burst.
 const BURST: usize = 20;

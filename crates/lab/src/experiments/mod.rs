@@ -20,6 +20,7 @@ mod link;
 mod network;
 mod observer;
 mod path_change;
+mod ping_pong;
 mod running;
 mod segment_sizes;
 mod soak;
@@ -48,6 +49,7 @@ pub use link::link;
 pub use network::{FlowRow, LinkRow, Network, network};
 pub use observer::{Observed, observe};
 pub use path_change::{PathChange, PathChangeRow, PathChangeSettings, PathMiddle, path_change};
+pub use ping_pong::{PingHolding, PingPath, PingPong, PingPongRow, PingPongSettings, PingTransport, ping_pong};
 pub use segment_sizes::{
     CostRow, Goodput, SegmentSizes, SegmentSizesRow, SegmentSizesSettings, SizingSystem, segment_sizes,
 };
