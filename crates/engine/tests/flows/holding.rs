@@ -182,6 +182,17 @@ fn an_estimate_rises_when_the_window_has_grown() {
 }
 
 #[test]
+fn early_segments_behind_a_gap_count_as_held() {
+    let mut rig = Rig::carrying(fixed(Duration::from_millis(10)));
+    rig.push(&Spec { flags: ACK | PSH, ..p(0) });
+    // A new sender may have ten segments in flight. The second one is lost.
+    let left: Vec<_> = (2..11).flat_map(|number| rig.push(&p(number))).collect();
+    let arrived: usize = left.iter().map(|left| segments(left.frame.len())).sum();
+    assert!(arrived >= 7, "{arrived} of 9 segments tell the receiver about the loss");
+    assert_eq!(rig.count(Event::RunTimeout), 0);
+}
+
+#[test]
 fn even_intervals_of_a_slow_link_are_no_pauses() {
     // 5 Mbit/s: a segment each 2.4 ms.
     let transfer = Transfer { window: 100, round_trip: micros(20), interval: micros(2_400), count: 400 };

@@ -1,9 +1,10 @@
-//! Figures of segments and small datagrams through gateways -> the reports of `lab hold`, `lab workers` and
-//! `lab fairness`.
+//! Figures of segments and small datagrams through gateways -> the reports of `lab hold`, `lab ping-pong`,
+//! `lab workers` and `lab fairness`.
 
 use crate::{compare, conditions, spread};
 use wideload_lab::experiments::{
-    DmaRow, Fairness, FairnessRow, Hold, HoldDelay, HoldLen, HoldLoad, Spread, Workers, WorkersRow,
+    DmaRow, Fairness, FairnessRow, Hold, HoldDelay, HoldLen, HoldLoad, PingHolding, PingPath, PingPong, PingPongRow,
+    PingTransport, Spread, Workers, WorkersRow,
 };
 
 #[test]
@@ -24,6 +25,38 @@ fn hold_reports_lengths_and_delays() {
     };
     let bad = Hold { lens: Vec::new(), delays: Vec::new(), intact: false, ..good.clone() };
     compare("hold.txt", &[good, bad]);
+}
+
+#[test]
+fn ping_pong_reports_round_trips_and_whether_holding_added_to_them() {
+    let row = |path, transport, holding, median, versus_off| PingPongRow {
+        path,
+        transport,
+        holding,
+        median: spread(median),
+        p99: spread(2.0 * median),
+        versus_off,
+    };
+    let good = PingPong {
+        conditions: conditions(),
+        rows: vec![
+            row(PingPath::Border, PingTransport::Tcp, PingHolding::Kernel, 30.0, 0.6),
+            row(PingPath::Border, PingTransport::Tcp, PingHolding::Off, 50.0, 1.0),
+            row(PingPath::Border, PingTransport::Tcp, PingHolding::Adaptive, 51.0, 1.02),
+            row(PingPath::WideInterface, PingTransport::Udp, PingHolding::Off, 40.0, 1.0),
+            row(PingPath::WideInterface, PingTransport::Udp, PingHolding::Long, 41.5, 1.04),
+        ],
+        lost: 0,
+        broken: Vec::new(),
+    };
+    assert!(good.is_good());
+    let mut slow = good.clone();
+    slow.rows[4] = row(PingPath::WideInterface, PingTransport::Udp, PingHolding::Long, 60.0, 1.5);
+    assert!(!slow.is_good());
+    let broken = vec!["to-wide: received 10, forwarded 9, held 0, ended 0".to_owned()];
+    let bad = PingPong { lost: 3, broken, ..good.clone() };
+    assert!(!bad.is_good() && !PingPong { lost: 1, ..good.clone() }.is_good());
+    compare("ping_pong.txt", &[good, slow, bad]);
 }
 
 #[test]
