@@ -1,5 +1,6 @@
 //! The simulator's tests, in one program.
 
+mod holding;
 mod laws;
 mod link_model;
 mod scene;
