@@ -317,7 +317,7 @@ impl fmt::Display for PingPong {
             let name = row.holding.name();
             writeln!(
                 f,
-                "{:<16}{transport:<11}{name:<10}{median:>11.1}{p99:>14.1}{:>12.2}",
+                "{:<16}{transport:<11}{name:<10}{median:>12.1}{p99:>14.1}{:>12.2}",
                 row.path, row.versus_off
             )?;
         }
