@@ -6,6 +6,7 @@ use wideload_lab::experiments::{PingHolding, PingPath, PingPongSettings, PingTra
 fn no_small_message_waits_for_the_hold_time() {
     let settings = PingPongSettings { rounds: 1, messages: 100 };
     let outcome = ping_pong(&settings, |_| {}).unwrap();
+    println!("{outcome}");
     assert!(outcome.lost == 0 && outcome.broken.is_empty(), "{outcome}");
     for path in [PingPath::Border, PingPath::WideInterface] {
         for transport in [PingTransport::Tcp, PingTransport::Udp] {

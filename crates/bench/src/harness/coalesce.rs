@@ -11,8 +11,8 @@ use super::ring::{Ring, burst, frame};
 use crate::section::Section;
 use crate::workload::Work;
 use engine::{
-    Coalescer, Connections, CopyPayload, GatewayRole, Holding, Output, PayloadSink, Secret, Secrets, Side,
-    SideSettings, Toward,
+    BURST_MAX, Coalescer, Connections, CopyPayload, GatewayRole, Holding, Output, PayloadSink, Secret, Secrets,
+    Side, SideSettings, Toward,
 };
 use packet::{Checksum, Frame, Packet, Time};
 use std::time::Duration;
@@ -86,7 +86,7 @@ pub fn open(ask: &Ask, section: Section) -> Result<Box<dyn Station>, String> {
 fn stage(limit: usize, len_max: u16) -> Coalescer {
     let settings = SideSettings {
         memory: limit,
-        hold: Holding::Fixed(Duration::from_secs(1)),
+        hold: Holding::Fixed(BURST_MAX),
         ..SideSettings::usual(GatewayRole::Border, Toward::Wide, len_max)
     };
     let side = Side::new(&settings, Toward::Wide.direction(), Secrets::both(Secret::new(SECRET)));

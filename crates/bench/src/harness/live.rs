@@ -7,12 +7,11 @@ use super::ring::frame;
 use crate::section::Section;
 use crate::wire::{IPV4_LEN, put, seal_ipv4, seal_tcp4};
 use engine::{
-    Batch, Egress, FragmentPolicy, Gateway, GatewayRole, GatewaySettings, Holding, Late, Mode, Position, Prefixes,
-    Secret, Secrets, SideSettings, Toward,
+    BURST_MAX, Batch, Egress, FragmentPolicy, Gateway, GatewayRole, GatewaySettings, Holding, Late, Mode, Position,
+    Prefixes, Secret, Secrets, SideSettings, Toward,
 };
 use packet::{Packet, Pool, Time};
 use std::collections::HashSet;
-use std::time::Duration;
 
 /// A gateway, and the batch that is pushed into it next.
 pub struct Live {
@@ -42,7 +41,7 @@ impl Live {
         let mut settings = GatewaySettings::usual(GatewayRole::Border, len_max, NARROW_MTU);
         settings.flow_count = 2 * flows + FLOWS_MORE;
         for side in &mut settings.sides {
-            (side.memory, side.hold) = (limit, Holding::Fixed(Duration::from_secs(1)));
+            (side.memory, side.hold) = (limit, Holding::Fixed(BURST_MAX));
         }
         Live::new(&settings, pool)
     }

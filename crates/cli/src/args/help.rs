@@ -199,7 +199,7 @@ Examples:
 Exit status: 0 `fair` has an index of at least 0.95 and a lower 99th percentile than `fifo`; 1 otherwise.";
 pub(super) const PING_PONG_HELP: &str = "\
 A message of 64 bytes crosses to another host and back, over TCP and UDP, before the next one is sent. A bridge and a border take turns, \
-then a stock interface and a wide one. Wideload does not coalesce, or coalesces with `hold = \"adaptive\"` or `hold = \"10ms\"`. The table \
+then a stock interface and a wide one. Wideload coalesces with all flows exempt from holding, with `hold = \"adaptive\"` or `hold = \"10ms\"`. The table \
 shows the median and the 99th percentile of the round trips.
 
 Examples:

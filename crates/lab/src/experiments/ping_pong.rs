@@ -85,7 +85,7 @@ pub enum PingTransport {
 pub enum PingHolding {
     /// The kernel alone carries the messages.
     Kernel,
-    /// Wideload, with `coalesce = "off"`.
+    /// Wideload, with `coalesce = "resize"` and all flows exempt from holding.
     Off,
     /// Wideload, with `hold = "adaptive"`.
     Adaptive,
@@ -232,7 +232,7 @@ impl PingHolding {
     fn setting(self) -> Option<&'static str> {
         match self {
             PingHolding::Kernel => None,
-            PingHolding::Off => Some("coalesce = \"off\""),
+            PingHolding::Off => Some("coalesce = \"resize\"\nexempt = [\"0.0.0.0/0\"]"),
             PingHolding::Adaptive => Some("coalesce = \"resize\"\nhold = \"adaptive\""),
             PingHolding::Long => Some("coalesce = \"resize\"\nhold = \"10ms\""),
         }
