@@ -211,13 +211,13 @@ impl Stream {
         if arrival == now && waits_as_long && has_room_as_before {
             return Outcome::Coalesced;
         }
-        if gap > PAUSE_MIN.as_nanos() as u64 && long_hold(rules).is_some() {
-            self.pause(now, gap, self.next_seq.wrapping_sub(u32::from(payload_len)), payload_len, true, rules);
+        if gap > PAUSE_MIN.as_nanos() as u64 {
+            self.end_pause(now, gap, payload_len, rules);
         }
         let hold = self.hold(rules);
         if let Some(event) = self.run.as_ref().and_then(|run| run.is_done(now, rules, hold)) {
             self.close(event, rules, out);
-        } else if self.exceeds_share(payload_len) {
+        } else if gap > PAUSE_MIN.as_nanos() as u64 && self.exceeds_share(payload_len) {
             self.close(Event::RunWindow, rules, out);
         }
         Outcome::Changed
@@ -303,6 +303,14 @@ impl Stream {
         if self.window.limits() {
             self.seen = None;
         }
+    }
+
+    /// Ends an interval before a segment that joined a run on the fast path.
+    #[cold]
+    #[inline(never)]
+    fn end_pause(&mut self, now: Time, gap: u64, payload_len: u16, rules: &Rules) {
+        let next_seq = self.next_seq.wrapping_sub(u32::from(payload_len));
+        self.pause(now, gap, next_seq, payload_len, true, rules);
     }
 
     /// Releases all held packets if the next segment would exceed the part of the window that may be held.

@@ -11,6 +11,7 @@ use crate::net::Offloading;
 use crate::three_hosts::{Middle, NARROW, ThreeHosts, WIDE, v4};
 use crate::traffic;
 use crate::two_hosts::TwoHosts;
+use daemon::service::Service;
 use linux::namespace::Namespace;
 use rustix::net::sockopt;
 use serde::Serialize;
@@ -96,7 +97,7 @@ pub enum PingHolding {
 /// A started system, and the two hosts of the messages.
 enum Started<'a> {
     Border(&'a ThreeHosts, Middle),
-    WideInterface(&'a TwoHosts, Option<daemon::service::Service>),
+    WideInterface(&'a TwoHosts, Option<Box<Service>>),
 }
 
 impl Default for PingPongSettings {
@@ -190,7 +191,7 @@ impl<'a> Started<'a> {
 
     fn wide_interface(hosts: &'a TwoHosts, holding: PingHolding) -> io::Result<Started<'a>> {
         let start = |setting| hosts.start(0, &hosts.wide_interface(0, MTUS[0], ["", setting, ""]));
-        let service = holding.setting().map(start).transpose()?;
+        let service = holding.setting().map(start).transpose()?.map(Box::new);
         wait_until_idle(hosts)?;
         Ok(Started::WideInterface(hosts, service))
     }
@@ -215,7 +216,7 @@ impl<'a> Started<'a> {
                 Ok(faults)
             }
             Started::WideInterface(_, service) => {
-                let faults = broken(service.iter())?;
+                let faults = broken(service.as_deref().into_iter())?;
                 if let Some(service) = service {
                     service.stop();
                 }
