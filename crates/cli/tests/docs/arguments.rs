@@ -88,7 +88,7 @@ fn missing_call(name: &str, place: &str, call: &str) -> Option<String> {
 const FOLDERS: [&str; 4] = ["captures/", "packaging/", "crates/", "docs/"];
 
 /// Commands that measure for long, the place that runs each of them in a short form, and its call there.
-const MEASURES: [(&str, &str, &str); 16] = [
+const MEASURES: [(&str, &str, &str); 17] = [
     ("demo", "crates/lab/tests/experiments.rs", "demo::run(&settings"),
     ("lab border", "crates/lab/tests/experiments.rs", " border(&settings"),
     ("lab wide-interface", "crates/lab/tests/experiments.rs", " wide_interface(&settings"),

@@ -3,8 +3,8 @@
 
 use crate::{compare, conditions, spread};
 use wideload_lab::experiments::{
-    DmaRow, Fairness, FairnessRow, Hold, HoldDelay, HoldLen, HoldLoad, PingHolding, PingPath, PingPong, PingPongRow,
-    PingTransport, Spread, Workers, WorkersRow,
+    DmaRow, Fairness, FairnessRow, Hold, HoldDelay, HoldLen, HoldLoad, PingHolding, PingPath, PingPong,
+    PingPongRow, PingTransport, Spread, Workers, WorkersRow,
 };
 
 #[test]
