@@ -3,6 +3,9 @@
 //! The rate of loss *events*, not that of lost packets, decides how a flow fares: TCP reduces its rate once for all
 //! losses of a round trip. The mean of the last eight intervals between events follows a change within a few
 //! events, and is not moved much by one of them. Without further events, the rate falls as packets are sent.
+//!
+//! The first event often is the end of slow start, when the sender fills a queue. The packets before it say little about
+//! the path's loss, so they count only up to a limit (as RFC 5348 section 6.3.1 does not count them either).
 
 /// The numbers of packets between the last loss events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,7 +28,8 @@ impl LossIntervals {
     pub fn lost(&mut self) {
         self.closed.rotate_right(1);
         let [last, ..] = &mut self.closed;
-        *last = core::mem::take(&mut self.open).max(1);
+        let most = if self.closed_count == 0 { FIRST_INTERVAL_MAX } else { u32::MAX };
+        *last = core::mem::take(&mut self.open).clamp(1, most);
         self.closed_count = (self.closed_count + 1).min(INTERVAL_COUNT as u8);
     }
 
@@ -46,6 +50,8 @@ fn weighted_mean<'a>(intervals: impl Iterator<Item = &'a u32>) -> u32 {
     (sum / weights.max(1)).min(u32::MAX.into()) as u32
 }
 
+/// Largest number of packets that counts before the first event.
+const FIRST_INTERVAL_MAX: u32 = 2_500;
 /// Number of intervals (RFC 5348 section 5.4).
 const INTERVAL_COUNT: usize = 8;
 /// Weights of the intervals, the last one first: those of RFC 5348 section 5.4, times five.
@@ -71,6 +77,17 @@ mod tests {
             lose(&mut intervals, 100, 1);
             assert_eq!(intervals.mean(), Some(100), "{events}");
         }
+    }
+
+    #[test]
+    fn a_long_time_before_the_first_event_counts_little() {
+        let mut intervals = LossIntervals::default();
+        lose(&mut intervals, 1_000_000, 1);
+        assert_eq!(intervals.mean(), Some(2_500));
+        lose(&mut intervals, 1_000, 1);
+        assert_eq!(intervals.mean(), Some(1_750));
+        lose(&mut intervals, 1_000_000, 1);
+        assert!(intervals.mean().is_some_and(|mean| mean > 300_000), "{:?}", intervals.mean());
     }
 
     #[test]
