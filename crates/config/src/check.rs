@@ -9,7 +9,7 @@ use crate::settings::{DontFragment, Fail, Raise, Role, Stage};
 use crate::table::Given;
 use crate::value::{Kind, shown_stretch};
 use core::time::Duration;
-use engine::{FragmentPolicy, HOLD_MAX, Holding, SegmentPolicy, Toggle};
+use engine::{AckPolicy, FragmentPolicy, HOLD_MAX, Holding, SegmentPolicy, Toggle};
 
 /// Adds errors and warnings about combinations of keys to `notes`.
 pub(crate) fn check(said: &RawConfig<'_>, notes: &mut Notes) {
@@ -118,6 +118,15 @@ fn check_keys_of_roles(said: &RawConfig<'_>, role: Role, notes: &mut Notes) {
     {
         let what = format!("{} does not change the MSS", called(role));
         notes.error(at, "mss", what, "remove [mss], or set role = \"border\"");
+    }
+    if let Some(acks) = said.acks.here().filter(|acks| acks.value != AckPolicy::Unchanged) {
+        if role != Role::Border {
+            let what = format!("{} does not change acknowledgements", called(role));
+            notes.error(acks.at, "acks", what, "remove it, or set role = \"border\"");
+        } else if said.bypass.here().is_some_and(|list| list.value.iter().any(|stage| stage.value == Stage::Mss)) {
+            let what = "the stage \"mss\" is bypassed, so no connection is known and this has no effect";
+            notes.warning(acks.at, "acks", what, "remove it, or remove \"mss\" from bypass");
+        }
     }
     if role != Role::WideInterface
         && let Some(at) = said.wide_interface_at

@@ -15,7 +15,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::ops::RangeInclusive;
 use core::time::Duration;
 use engine::{
-    Exempt, FLOW_COUNT, FragmentPolicy, Holding, MEMORY, Mode, Prefix, SAFE_LEN, SegmentPolicy, SideSettings,
+    AckPolicy, Exempt, FLOW_COUNT, FragmentPolicy, Holding, MEMORY, Mode, Prefix, SAFE_LEN, SegmentPolicy, SideSettings,
     SideStage, Toggle, Toward,
 };
 use packet::Split;
@@ -35,6 +35,7 @@ pub(crate) struct RawConfig<'a> {
     pub fail: Given<Fail>,
     pub priority: Given<Priority>,
     pub queueing: Given<Queueing>,
+    pub acks: Given<AckPolicy>,
     pub wide: Option<RawSide<'a>>,
     pub narrow: Option<RawSide<'a>>,
     pub limits: LimitsSaid,
@@ -134,6 +135,7 @@ impl<'a> RawConfig<'a> {
             wide: RawSide::of(root, Which::Wide, notes),
             narrow: RawSide::of(root, Which::Narrow, notes),
             limits: LimitsSaid::read(limits.here().map(|at| &at.value), notes),
+            acks: root.take("acks", notes, &|value| value::word(value, &AckPolicy::NAMES)),
             mss: MssSaid::read(mss.here().map(|at| &at.value), notes),
             mss_at: root.key_at("mss").map(|at| mss.here().map_or(at, |mss| mss.at)),
             prefixes: prefixes(wide_interface.here().map(|at| &at.value), notes),
@@ -190,6 +192,7 @@ impl<'a> RawConfig<'a> {
                 flows: self.limits.flows.or(FLOW_COUNT as u32)? as usize,
                 datagram_lifetime: self.limits.datagram_lifetime.or(engine::LIFETIME)?,
             },
+            acks: self.acks.or(AckPolicy::Unchanged)?,
             mss: MssConfig {
                 raise: self.mss.raise.or(if role == Role::Border { Raise::BothWays } else { Raise::Never })?,
                 safe: self.mss.safe.or(SAFE_LEN.min(narrow.mtu))?,
@@ -548,7 +551,7 @@ fn belongs(key: &str) -> Option<String> {
     }
 }
 
-const ROOT: [&str; 15] = [
+const ROOT: [&str; 16] = [
     "role",
     "workers",
     "icmp-source",
@@ -559,6 +562,7 @@ const ROOT: [&str; 15] = [
     "fail",
     "priority",
     "queueing",
+    "acks",
     "wide",
     "narrow",
     "limits",

@@ -6,7 +6,7 @@ use crate::problem::Problems;
 use crate::renamed;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
-use engine::{Exempt, FragmentPolicy, GatewayRole, Holding, Mode, Prefix, Prefixes, SegmentPolicy, Toggle};
+use engine::{AckPolicy, Exempt, FragmentPolicy, GatewayRole, Holding, Mode, Prefix, Prefixes, SegmentPolicy, Toggle};
 use packet::Split;
 use std::path::PathBuf;
 
@@ -38,6 +38,8 @@ pub struct Config {
     pub priority: Priority,
     /// The order in which a worker processes the packets of different flows.
     pub queueing: Queueing,
+    /// The treatment of acknowledgements at a border.
+    pub acks: AckPolicy,
     /// The wide side.
     pub wide: SideConfig,
     /// The narrow side.

@@ -1,6 +1,6 @@
 //! The text of a configuration -> the gateway's settings, or the mistakes and their places.
 
-use engine::{FragmentPolicy, Mode, SAFE_LEN, SegmentPolicy, Toggle};
+use engine::{AckPolicy, FragmentPolicy, Mode, SAFE_LEN, SegmentPolicy, Toggle};
 use packet::Split;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -63,6 +63,19 @@ fn the_examples_are_valid_without_warnings() {
     for text in [BORDER, WIDE_INTERFACE, ROUTER] {
         assert!(valid(text).warnings.is_empty());
     }
+}
+
+#[test]
+fn only_a_border_that_knows_its_connections_changes_acknowledgements() {
+    let without_bypass = BORDER.replace("bypass = [\"coalesce\", \"mss\"]", "bypass = [\"coalesce\"]");
+    for (name, policy) in AckPolicy::NAMES {
+        let key = format!("acks = \"{name}\"\n");
+        let config = valid(&(key.clone() + &without_bypass));
+        assert_eq!((config.acks, config.warnings.len()), (policy, 0));
+        let bypassed = valid(&(key + BORDER));
+        assert_eq!(bypassed.warnings.len(), usize::from(policy != AckPolicy::Unchanged), "{}", bypassed.warnings);
+    }
+    assert!(valid(&("acks = \"unchanged\"\n".to_owned() + ROUTER)).warnings.is_empty());
 }
 
 // Version 0.3 removes this test, with renamed.rs.
@@ -133,6 +146,8 @@ fn every_key_has_its_effect() {
     assert_eq!((config.narrow.port.as_str(), config.narrow.mtu), ("xdp:wan0", 1_500));
     assert_eq!((config.limits.memory, config.limits.flows), (64 << 20, 65_536));
     assert_eq!((config.mss.raise, config.mss.safe), (Raise::BothWays, 1_280));
+
+    assert_eq!(config.acks, AckPolicy::Unchanged);
 
     let turned = BORDER
         .replace("hold = \"200us\"", "hold = \"adaptive\"")

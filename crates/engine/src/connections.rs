@@ -13,6 +13,7 @@ use crate::mss::{Border, Mss, Raise};
 use crate::output::Output;
 use crate::paths::{LinkMtus, Paths};
 use crate::route_mtus::RouteMtus;
+use crate::rules::AckPolicy;
 use crate::table::Handle;
 use crate::toward::Toward;
 use packet::icmp::IcmpError;
@@ -88,6 +89,17 @@ impl Connections {
             (mine, fresh) => *mine = fresh,
         }
         self.forget_surplus();
+    }
+
+    /// Returns the treatment of acknowledgements.
+    #[inline]
+    pub(crate) fn ack_policy(&self) -> AckPolicy {
+        self.mss.as_ref().map_or(AckPolicy::Unchanged, |mss| mss.border.acks)
+    }
+
+    /// Returns the MTU of a border's narrow side, in bytes. 0 in other roles.
+    pub(crate) fn narrow_mtu(&self) -> u16 {
+        self.mss.as_ref().map_or(0, |mss| mss.border.narrow_mtu)
     }
 
     /// Removes handshakes above the limit. The hosts with the most handshakes lose theirs first. Results of earlier
@@ -171,7 +183,7 @@ impl Connections {
     /// Returns the size limits of a connection's packets. The first limit is for packets toward this side, to the
     /// second of `ends`. The second limit is for the opposite direction. An end is an address and a port, without
     /// VLAN tags. `None` if there is no border, or if the connection's packets must be received here, because it
-    /// lost packets or its path is being searched.
+    /// lost packets, its path is being searched, or its acknowledgements are changed.
     pub fn limits(&self, ends: [(Address, u16); 2], toward: Toward) -> Option<[SegmentLimit; 2]> {
         let mss = self.mss.as_ref()?;
         let Some(at) = self.flows.between(ends, toward).filter(|at| self.flows.handshake(*at).is_some()) else {
@@ -183,6 +195,9 @@ impl Connections {
 
     /// Returns the size limit of packets toward this side, of a connection with a known handshake.
     fn limit_of(&self, at: Handle, toward: Toward) -> Option<SegmentLimit> {
+        if self.ack_policy() != AckPolicy::Unchanged {
+            return None;
+        }
         let handshake = self.flows.handshake(at)?;
         let limit = self.mss.as_ref()?.limit(Some(handshake), toward);
         let path_len_max = self.paths.as_ref()?.len_max(&self.flows.key(at), handshake, toward)?;

@@ -215,6 +215,7 @@ impl Sample {
 }
 
 impl DataSegment {
+    /// Returns the sequence number behind the payload.
     pub(crate) fn end(&self) -> u32 {
         self.seq.wrapping_add(self.payload_len)
     }

@@ -57,6 +57,7 @@
 //!   them, and packets that no active stage may divide. Both are counted as `left_oversize`.
 //! - The engine reads no clock and draws no random number: equal calls produce equal packets.
 
+use crate::acks::{Acks, Behind};
 use crate::coalescing::Coalescer;
 use crate::connections::{Connection, Connections};
 use crate::flows::Found;
@@ -147,8 +148,13 @@ impl Gateway {
         };
         assert!(batch.split.is_empty() || side.is_predicting(), "what is split came to places of this direction");
         side.finish_placement(now, &mut batch.split, &mut batch.frames, connections, out);
+        let toward = Toward::of_direction(direction);
+        let mut acks = Acks::new(connections.ack_policy(), toward);
         let mut frames = batch.frames.drain(..);
         loop {
+            if acks.is_waiting() && begins_with_fragment(frames.as_slice()) {
+                acks.flush(Behind { now, side, connections, out });
+            }
             let taken = side.take_front(now, frames.as_slice(), connections, out);
             if taken > 0 {
                 frames.by_ref().take(taken).for_each(|frame| out.pool.give(frame.into_buffer()));
@@ -158,7 +164,6 @@ impl Gateway {
             match frames.next() {
                 Some(Frame::Ip(mut packet)) => {
                     let mut found = side.find(&packet, direction, connections);
-                    let toward = Toward::of_direction(direction);
                     if matches!(found, Found::Nothing)
                         && let Some(reason) = connections.take_icmp(now, &packet, toward, &mut out.ledger)
                     {
@@ -166,11 +171,20 @@ impl Gateway {
                         continue;
                     }
                     connections.see_found(now, &mut packet, &mut found, toward, &mut out.ledger);
-                    side.push_found(now, packet, found, connections, out);
+                    if acks.is_on() {
+                        acks.push(packet, found, Behind { now, side, connections, out });
+                    } else {
+                        side.push_found(now, packet, found, connections, out);
+                    }
                     connections.forget_surplus();
                 }
                 Some(Frame::Other(raw, unfit)) => out.pass(raw, unfit),
-                None => return,
+                None => {
+                    if acks.is_waiting() {
+                        acks.flush(Behind { now, side, connections, out });
+                    }
+                    return;
+                }
             }
         }
     }
@@ -508,6 +522,11 @@ impl Batch {
         self.frames.push(Frame::read(buffer, at, len, link_type, ingress));
         true
     }
+}
+
+/// Whether the next frame is a fragment.
+fn begins_with_fragment(frames: &[Frame]) -> bool {
+    frames.first().and_then(Frame::packet).is_some_and(|packet| packet.ip().fragment.is_some())
 }
 
 #[cold]

@@ -11,6 +11,7 @@
 use crate::delivery::Delivery;
 use crate::flows::SegmentNumbers;
 use crate::in_flight::InFlight;
+use crate::last_ack::LastAck;
 use crate::raised::Raised;
 use crate::toward::Toward;
 use packet::{Ip, MssOption, SegmentLimit, Time, tcp};
@@ -40,6 +41,8 @@ pub(crate) struct Handshake {
     pub(crate) delivery: Delivery,
     /// The data on its way to the wide host.
     pub(crate) toward_wide: InFlight,
+    /// The last acknowledgement of the host whose acknowledgements are changed. Unknown if none are.
+    pub(crate) last_ack: LastAck,
 }
 
 /// The announcement of one host of a connection.
@@ -64,6 +67,19 @@ pub(crate) struct Announcement {
     pub(crate) asks_accurate_ecn: bool,
     /// Whether any packet from the host was received here.
     pub(crate) has_passed: bool,
+    pub(crate) scale: WindowScale,
+}
+
+/// The offer of window scaling in a SYN (RFC 7323 section 2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum WindowScale {
+    /// The SYN was not received here, or its copies differ.
+    #[default]
+    Unknown,
+    /// The SYN has no offer.
+    Absent,
+    /// Windows are shifted by this number of bits, if the other host offers window scaling too.
+    Shift(u8),
 }
 
 /// The announcements in the unanswered SYNs of one host. They take effect if the SYNs begin a connection.
@@ -91,6 +107,7 @@ impl Handshake {
             raised: None,
             delivery: Delivery::default(),
             toward_wide: InFlight::default(),
+            last_ack: LastAck::default(),
         }
     }
 
@@ -240,6 +257,18 @@ impl Handshake {
         (self.wide.seq, self.narrow.seq) == (other.wide.seq, other.narrow.seq)
     }
 
+    /// Returns the shift of the windows in packets toward this side, in bits. `None` if the handshake is not known
+    /// completely.
+    pub(crate) fn window_shift(&self, toward: Toward) -> Option<u8> {
+        let [sender, receiver] = [self.receiver(toward.other()), self.receiver(toward)];
+        match (sender.scale, receiver.scale) {
+            _ if !self.is_agreed => None,
+            (WindowScale::Unknown, _) | (_, WindowScale::Unknown) => None,
+            (WindowScale::Shift(shift), WindowScale::Shift(_)) => Some(shift),
+            _ => Some(0),
+        }
+    }
+
     pub(crate) fn has_offers(&self) -> bool {
         self.offers.iter().any(Option::is_some)
     }
@@ -303,6 +332,7 @@ impl Announcement {
             is_below_floor: self.is_below_floor || other.is_below_floor,
             is_fast_open: self.is_fast_open || other.is_fast_open,
             asks_accurate_ecn: self.asks_accurate_ecn || other.asks_accurate_ecn,
+            scale: if self.scale == other.scale { self.scale } else { WindowScale::Unknown },
             ..*self
         }
     }
@@ -318,6 +348,7 @@ impl Announcement {
             has_passed: true,
             is_fast_open: announced.is_fast_open,
             asks_accurate_ecn: announced.accurate_ecn_field == ACCURATE_ECN_ASKED,
+            scale: announced.window_scale.map_or(WindowScale::Absent, WindowScale::Shift),
             ..Announcement::default()
         }
     }

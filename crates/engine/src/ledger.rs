@@ -98,6 +98,7 @@ counters! {
         IcmpUsed "icmp_used" "An ICMP error (too big) answers a packet that this border cut, and the border cuts shorter since."
         IcmpRefused "icmp_refused" "An ICMP error (too big) about a packet of this border quotes data that is not in flight, comes from the destination itself, or states an impossible MTU (RFC 5927)."
         IntakeFull "intake_full" "The queues before a worker were full, and the flow of the packet used the most memory."
+        AckCompressed "ack_compressed" "An acknowledgement of a narrow host that a later one of the same batch replaces, as `acks` set to `compress` allows."
     }
 }
 
@@ -159,6 +160,7 @@ counters! {
         SegmentsShorter "segments_shorter" "Flows whose TCP segments were made shorter, because the flow lost packets."
         SegmentsLonger "segments_longer" "Flows whose TCP segments were made longer, because the flow lost few packets."
         SuperFragmented "super_fragmented" "TCP segments above the MTU that were sent in IP fragments, as `segment-policy` allows."
+        AcksExpanded "acks_expanded" "Acknowledgements that were made beside those of a wide host, as `acks` set to `expand` allows."
         MssUnknown "mss_unknown" "TCP packets to the narrow side, limited to the safe size because their SYN was not seen."
         InVxlan "in_vxlan" "VXLAN packets; their inner packets were not resized."
         InGeneve "in_geneve" "GENEVE packets; their inner packets were not resized."
@@ -280,7 +282,7 @@ impl Default for Ledger {
 const USED: [Event; 5] =
     [Event::FragmentsUsed, Event::Merged, Event::EqualisedIn, Event::Resized, Event::Fragmented];
 /// Events whose packets were made from split or combined packets.
-const MADE: [Event; 15] = [
+const MADE: [Event; 16] = [
     Event::Reassembled,
     Event::ReleasedTimeout,
     Event::ReleasedEvicted,
@@ -296,6 +298,7 @@ const MADE: [Event; 15] = [
     Event::EqualisedOut,
     Event::Segments,
     Event::Fragments,
+    Event::AcksExpanded,
 ];
 
 impl Tally {

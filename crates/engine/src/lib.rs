@@ -115,6 +115,7 @@ pub mod table;
 
 pub use packet;
 
+mod acks;
 mod coalescing;
 mod connections;
 mod delivery;
@@ -128,6 +129,7 @@ mod icmp_error;
 mod in_flight;
 mod ip_id;
 mod keyed_hash;
+mod last_ack;
 mod ledger;
 mod merge;
 mod mss;
@@ -162,7 +164,7 @@ pub use mss::{Border, Raise, SAFE_LEN};
 pub use output::{Egress, Next, Output};
 pub use prefixes::{Prefix, Prefixes};
 pub use reassembly::{Late, Limits, PlacementMode, PlacementStats, Reassembler};
-pub use rules::{Exempt, Hold, Mode, Rules, Toggle};
+pub use rules::{AckPolicy, Exempt, Hold, Mode, Rules, Toggle};
 pub use segment::WirePacket;
 pub use settings::{
     BURST_MAX, FLOW_COUNT, GatewayRole, GatewaySettings, HOLD_MAX, Holding, MEMORY, MERGE_TIMEOUT, Position,

@@ -26,6 +26,7 @@ use crate::handshake::{Handshake, headers_len};
 use crate::keyed_hash::{Secret, TableKey};
 use crate::ledger::{Event, Ledger, Tally};
 use crate::raised::Raised;
+use crate::rules::AckPolicy;
 use crate::table::{FairTable, Handle, Key};
 use crate::toward::Toward;
 use core::time::Duration;
@@ -52,12 +53,20 @@ pub struct Border {
     /// Size limit for packets toward a narrow host whose SYN was not seen, in bytes, including the IP header; see
     /// [`SAFE_LEN`].
     pub safe_len: u16,
+    /// The treatment of acknowledgements.
+    pub acks: AckPolicy,
 }
 
 impl Border {
     /// Returns the defaults for links of these MTUs, in bytes.
     pub fn usual(wide_mtu: u16, narrow_mtu: u16) -> Border {
-        Border { wide_mtu, narrow_mtu, raise: Raise::default(), safe_len: SAFE_LEN.min(narrow_mtu) }
+        Border {
+            wide_mtu,
+            narrow_mtu,
+            raise: Raise::default(),
+            safe_len: SAFE_LEN.min(narrow_mtu),
+            acks: AckPolicy::default(),
+        }
     }
 
     /// Returns the size limit for TCP packets toward this side whose receiver is unknown, in bytes. For narrow

@@ -505,7 +505,7 @@ impl LinkMtus {
 impl DataSegment {
     /// Returns the facts of a TCP packet with this sequence number. `None` if it has no payload.
     #[inline]
-    fn of(packet: &Packet, seq: u32) -> Option<DataSegment> {
+    pub(crate) fn of(packet: &Packet, seq: u32) -> Option<DataSegment> {
         let upper = packet.ip().upper?;
         let bytes = packet.upper_bytes(upper);
         let header_len = usize::from(*bytes.get(DATA_OFFSET_AT)? >> 4) * 4;

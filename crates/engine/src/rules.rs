@@ -7,6 +7,30 @@ use crate::prefixes::Prefix;
 use core::time::Duration;
 use packet::Address;
 
+/// The treatment of acknowledgements at a border.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AckPolicy {
+    /// Acknowledgements are forwarded as they are.
+    #[default]
+    Unchanged,
+    /// An acknowledgement of a wide host for many segments becomes several, one for each two segments of the narrow
+    /// host. Senders that count acknowledgements then grow their window as fast as without a border.
+    Expand,
+    /// Successive acknowledgements of a narrow host in one batch become one for each two segments of the wide host.
+    Compress,
+}
+
+impl AckPolicy {
+    /// Returns the policy's name in configurations.
+    pub fn name(self) -> &'static str {
+        AckPolicy::NAMES.iter().find(|(_, policy)| *policy == self).map_or("", |(name, _)| name)
+    }
+
+    /// Each policy's name in a configuration.
+    pub const NAMES: [(&str, AckPolicy); 3] =
+        [("unchanged", AckPolicy::Unchanged), ("expand", AckPolicy::Expand), ("compress", AckPolicy::Compress)];
+}
+
 /// Whether a stage is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Toggle {

@@ -95,9 +95,10 @@ impl Side {
         out.retire(packet, ended, reason);
     }
 
-    /// Takes a packet that was counted as received. A packet that needs no aggregation goes directly to sizing.
+    /// Takes a packet that was counted as received, or was made. A packet that needs no aggregation goes directly to
+    /// sizing.
     #[inline(always)]
-    fn push_received(
+    pub(crate) fn push_received(
         &mut self,
         now: Time,
         mut packet: Packet,

@@ -148,6 +148,7 @@ fn border(config: &Config) -> Option<Border> {
             config::Raise::Always => Raise::Always,
         },
         safe_len: config.mss.safe,
+        acks: config.acks,
     })
 }
 

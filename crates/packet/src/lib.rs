@@ -65,6 +65,7 @@ mod link;
 mod mss;
 mod mtu_option;
 mod packet;
+mod pure_ack;
 mod segment_facts;
 mod segments;
 mod time;
@@ -84,6 +85,7 @@ pub use mtu_option::advised_mtu;
 pub use packet::{
     Body, Buffer, CLASS_LENS, Checksum, CopyError, Frame, HEADROOM, OpaqueFrame, Packet, Pool, Template,
 };
+pub use pure_ack::PureAck;
 pub use segment_facts::{SegmentFacts, share_headers};
 pub use segments::{
     FRAGMENT_HEADER_LEN_MAX, Place, SegmentRange, SegmentTemplate, may_be_segmented, may_be_segmented_hence,

@@ -23,6 +23,9 @@ pub struct MssOption {
     /// Initial receive window of the SYN's source, in bytes. The window of a SYN is never scaled (RFC 7323 section
     /// 2.2).
     pub window: u16,
+    /// Shift of the window field in the later packets of the SYN's source, if both hosts offer window scaling, in bits
+    /// (RFC 7323 section 2). `None` without this option.
+    pub window_scale: Option<u8>,
     /// Sequence number of the SYN.
     pub seq: u32,
     /// Acknowledgement number of the SYN-ACK.
@@ -98,6 +101,7 @@ pub struct Damaged;
 fn read(segment: &Segment<'_>, default: u16) -> MssOption {
     let (mut at, mut least, mut place) = (tcp::HEADER_LEN, None::<u16>, None);
     let (mut is_clear, mut is_signed, mut options_len, mut is_fast_open) = (true, false, 0, false);
+    let mut window_scale = None;
     for option in segment.options() {
         match option {
             TcpOption::MaximumSegmentSize(mss) => {
@@ -107,6 +111,7 @@ fn read(segment: &Segment<'_>, default: u16) -> MssOption {
             }
             TcpOption::Other(MSS, _) | TcpOption::Malformed(_) => is_clear = false,
             TcpOption::Timestamps { .. } => options_len = STAMPS_LEN,
+            TcpOption::WindowScale(shift) => window_scale = Some(shift.min(WINDOW_SCALE_MAX)),
             TcpOption::Other(kind, content) => {
                 is_signed |= is_signature(kind);
                 is_fast_open |=
@@ -127,6 +132,7 @@ fn read(segment: &Segment<'_>, default: u16) -> MssOption {
         mss,
         options_len,
         window: header.window.get(),
+        window_scale,
         seq: header.seq.get(),
         ack: header.ack.get(),
         is_fast_open,
@@ -141,6 +147,8 @@ fn read(segment: &Segment<'_>, default: u16) -> MssOption {
 pub const MSS_MIN: u16 = 48;
 /// Length of a timestamps option with its padding to a multiple of four, in bytes (RFC 7323 appendix A).
 const STAMPS_LEN: u16 = 12;
+/// Largest shift of the window field, in bits (RFC 7323 section 2.3).
+const WINDOW_SCALE_MAX: u8 = 14;
 /// Kind of the MSS option (RFC 9293 section 3.7.1).
 const MSS: u8 = 2;
 /// Kind of the TCP Fast Open option (RFC 7413 section 4.1.1).

@@ -108,7 +108,12 @@ fn split(packet: &Packet, end: usize, upper: Transport) -> Option<(&[u8], &[u8])
 
 /// Whether two TCP headers are equal, except sequence and acknowledgement number, PSH and FIN, window, checksum and
 /// timestamps.
-fn tcp_headers_share(one: &[u8], one_part: &TcpSegmentFacts, other: &[u8], other_part: &TcpSegmentFacts) -> bool {
+pub(crate) fn tcp_headers_share(
+    one: &[u8],
+    one_part: &TcpSegmentFacts,
+    other: &[u8],
+    other_part: &TcpSegmentFacts,
+) -> bool {
     let stamps_at = |part: &TcpSegmentFacts| part.timestamps.map(|stamps| usize::from(stamps.at));
     if one.len() != other.len() || stamps_at(one_part) != stamps_at(other_part) {
         return false;
@@ -146,7 +151,7 @@ fn tcp_part(bytes: &[u8], facts: &TcpFacts) -> Option<(usize, Option<TcpSegmentF
 }
 
 /// Returns the timestamps. `Some(None)`: there are no timestamps. `None`: there is any other option.
-fn timestamps(options: &[u8]) -> Option<Option<Timestamps>> {
+pub(crate) fn timestamps(options: &[u8]) -> Option<Option<Timestamps>> {
     let mut found = None;
     let mut at = tcp::HEADER_LEN;
     for option in tcp::options(options) {

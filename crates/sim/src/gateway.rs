@@ -157,7 +157,7 @@ pub fn settings(
     });
     GatewaySettings {
         sides: sides.into(),
-        border: is_border.then(|| Border::usual(wide_mtu, narrow_mtu)),
+        border: is_border.then(|| Border { acks: config.acks, ..Border::usual(wide_mtu, narrow_mtu) }),
         // A gateway with little memory tracks fewer flows.
         flow_count: FLOW_COUNT.min(config.limit / FLOW_CHARGE),
     }

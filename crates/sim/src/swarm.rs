@@ -18,7 +18,7 @@ use crate::tcp::settings::{
 };
 use crate::topology::{Gateway, GatewayRole, Kind, Lateness, Router, Topology};
 use core::time::Duration;
-use engine::{Hold, Mode, PlacementMode, SegmentPolicy};
+use engine::{AckPolicy, Hold, Mode, PlacementMode, SegmentPolicy};
 use packet::Split;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -378,6 +378,10 @@ impl Drawing {
         // Drawn by turns: an additional draw would change all later ones.
         if role == GatewayRole::WideInterface {
             config.segments = SegmentPolicy::NAMES[(self.seed / TOUR) as usize % SegmentPolicy::NAMES.len()].1;
+        }
+        if role == GatewayRole::Border {
+            let turn = self.stop / 3 + self.seed / TOUR;
+            config.acks = AckPolicy::NAMES[turn as usize % AckPolicy::NAMES.len()].1;
         }
         if matches!(self.stop, EVICTING | RETIRING) {
             (config.late, config.timeout) = (Lateness::Retire, Some(Duration::from_millis(50)));

@@ -4,7 +4,7 @@
 
 use crate::link::LinkShape;
 use core::time::Duration;
-use engine::{Hold, Late, Mode, PlacementMode, SegmentPolicy};
+use engine::{AckPolicy, Hold, Late, Mode, PlacementMode, SegmentPolicy};
 use packet::Split;
 
 /// A network of nodes and links.
@@ -63,6 +63,8 @@ pub struct Gateway {
     pub wide: usize,
     /// The treatment of TCP segments that are too long for the narrow side.
     pub segments: SegmentPolicy,
+    /// The treatment of acknowledgements at a border.
+    pub acks: AckPolicy,
     /// Whether datagrams toward the wide side are reassembled.
     pub reassemble: bool,
     /// Whether fragments in order toward the wide side are merged.
@@ -199,6 +201,7 @@ impl Gateway {
             role,
             wide,
             segments: SegmentPolicy::Segment,
+            acks: AckPolicy::Unchanged,
             reassemble: role == GatewayRole::WideInterface,
             merge: false,
             coalesce: Some(if role == GatewayRole::ReceiveOffload { Mode::Reversible } else { Mode::Resize }),

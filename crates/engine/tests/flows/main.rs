@@ -1,5 +1,6 @@
 //! Segments: coalescing, segmentation, MSS.
 
+mod acks;
 mod batches;
 mod coalescing;
 mod coalescing_conformance;

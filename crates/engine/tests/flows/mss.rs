@@ -1224,7 +1224,7 @@ fn mss_option(mss: u16) -> Vec<u8> {
 
 fn border(raise: Raise) -> Border {
     let [wide_mtu, narrow_mtu] = MTUS;
-    Border { wide_mtu, narrow_mtu, raise, safe_len: SAFE_LEN }
+    Border { raise, safe_len: SAFE_LEN, ..Border::usual(wide_mtu, narrow_mtu) }
 }
 
 /// MTUs of the wide side and of the narrow side, in bytes.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use wideload_engine::packet::{Frame, Ingress, LinkType, Pool, Time};
 use wideload_engine::{
     ANSWERS_BURST, ANSWERS_PER_SECOND, Border, Connection, Connections, FLOW_CHARGE, IcmpResponder, Ledger, Output,
-    Raise, SAFE_LEN, Secret, Toward,
+    Raise, Secret, Toward,
 };
 
 #[test]
@@ -155,7 +155,7 @@ struct Testbed {
 
 impl Testbed {
     fn new(limit: usize) -> Testbed {
-        let border = Border { wide_mtu: 9_000, narrow_mtu: 1_500, raise: Raise::Always, safe_len: SAFE_LEN };
+        let border = Border { raise: Raise::Always, ..Border::usual(9_000, 1_500) };
         let sources = ["192.0.2.1".parse().expect("it is one"), "2001:db8::1".parse().expect("it is one")];
         let answers = IcmpResponder::new(sources, ANSWERS_PER_SECOND, ANSWERS_BURST, Secret::new(1));
         Testbed {

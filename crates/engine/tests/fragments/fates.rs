@@ -57,8 +57,8 @@ fn every_reason_is_reached() {
         let count = rig.out.ledger.retired(*reason).packets + rig.out.ledger.passed(*reason).packets;
         assert!(count > 0, "{reason} is not reached: {:?}", rig.out.ledger);
     }
-    // The first two occur only with capture files, the third only at a live port. Two are reached in
-    // tests/flows/paths.rs, the last in tests/flows/fair_intake.rs.
+    // The first two occur only with capture files, the third only at a live port. Those of ICMP are reached in
+    // tests/flows/paths.rs, the last two in tests/flows/fair_intake.rs and tests/flows/acks.rs.
     let elsewhere = [
         Reason::OtherLink,
         Reason::SnapCut,
@@ -66,6 +66,7 @@ fn every_reason_is_reached() {
         Reason::IcmpUsed,
         Reason::IcmpRefused,
         Reason::IntakeFull,
+        Reason::AckCompressed,
     ];
     for reason in Reason::ALL {
         let reached = table.iter().any(|(known, _)| known == reason);
@@ -204,9 +205,10 @@ fn every_event_is_reached() {
     for (event, rig) in &table {
         assert!(rig.event(*event) > 0, "{} is not reached: {:?}", event.name(), rig.out.ledger);
     }
-    // Those of paths and of segment sizing are reached in tests/flows/paths.rs and segment_sizing.rs.
-    let of_sizing = [Event::SegmentsShorter, Event::SegmentsLonger, Event::SuperFragmented];
-    let is_elsewhere = |event: &Event| event.name().starts_with("path_") || of_sizing.contains(event);
+    // Those of paths, segment sizing and acknowledgements are reached in tests/flows/paths.rs, segment_sizing.rs and
+    // acks.rs.
+    let of_flows = [Event::SegmentsShorter, Event::SegmentsLonger, Event::SuperFragmented, Event::AcksExpanded];
+    let is_elsewhere = |event: &Event| event.name().starts_with("path_") || of_flows.contains(event);
     for event in Event::ALL.iter().filter(|event| !is_elsewhere(event)) {
         assert!(table.iter().any(|(known, _)| known == event), "{} has its line in the table", event.name());
     }
@@ -248,7 +250,7 @@ fn join_limits(bytes: usize) -> MergeLimits {
 /// A border after these packets have crossed it.
 fn crossing(packets: &[(Toward, Vec<u8>)]) -> Rig {
     let mut rig = Rig::host();
-    let border = Border { wide_mtu: 9_000, narrow_mtu: 1_500, raise: Raise::Always, safe_len: SAFE_LEN };
+    let border = Border { raise: Raise::Always, ..Border::usual(9_000, 1_500) };
     let mut mss = Connections::at_border(1 << 20, border, secret());
     for (toward, bytes) in packets {
         let mut packet = Frame::copy(bytes, LinkType::Ip, Ingress(0), &mut rig.out.pool).unwrap();
