@@ -13,7 +13,7 @@ use indicatif::ProgressBar;
 use lab::chart::Chart;
 use lab::emulator::{CalibrationRun, Outcome, Scheduling};
 use lab::experiments::{
-    self, Algorithm, AttacksSettings, BorderSettings, Differential, DifferentialSettings, DipsSettings,
+    self, AcksSettings, Algorithm, AttacksSettings, BorderSettings, Differential, DifferentialSettings, DipsSettings,
     FairnessSettings, FloodsSettings, HoldSettings, LifecycleEvent, LifecycleSettings, PathChangeSettings,
     PathMiddle, PingPongSettings, Receiving, Scene, SegmentSizesSettings, SoakSettings, SwarmSettings, TcpSettings,
     TransparencySettings, WideInterfaceSettings, WorkersSettings,
@@ -124,6 +124,17 @@ fn measure(experiment: &Experiment, json: bool) -> io::Result<Status> {
             let mtus = mtu.clone().unwrap_or(usual.mtus);
             let settings = PathChangeSettings { mtus, middles, ..usual };
             let outcome = experiments::path_change(&settings, tell)?;
+            shown(&progress, json, &outcome, outcome.is_good())
+        }
+        Experiment::Acks { delay, mtu, bytes } => {
+            let usual = AcksSettings::default();
+            let trips = delay.iter().map(|trip| Duration::from_millis(*trip)).collect();
+            let settings = AcksSettings {
+                trips: if delay.is_empty() { usual.trips } else { trips },
+                wide_mtus: if mtu.is_empty() { usual.wide_mtus } else { mtu.clone() },
+                bytes: *bytes,
+            };
+            let outcome = experiments::acks(&settings, tell);
             shown(&progress, json, &outcome, outcome.is_good())
         }
         Experiment::SegmentSizes(args) => {

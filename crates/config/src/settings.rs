@@ -6,7 +6,9 @@ use crate::problem::Problems;
 use crate::renamed;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
-use engine::{AckPolicy, Exempt, FragmentPolicy, GatewayRole, Holding, Mode, Prefix, Prefixes, SegmentPolicy, Toggle};
+use engine::{
+    AckPolicy, Exempt, FragmentPolicy, GatewayRole, Holding, Mode, Prefix, Prefixes, SegmentPolicy, Toggle,
+};
 use packet::Split;
 use std::path::PathBuf;
 

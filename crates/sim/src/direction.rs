@@ -9,6 +9,7 @@
 //!
 //! All stored data is recounted only occasionally, after as many events as there are entries.
 
+mod acks;
 mod sizes;
 mod watch;
 
@@ -229,6 +230,7 @@ impl Direction {
             self.watch.came += Tally::new(1, packet.ip().payload_len());
             self.watch.marks.comes(packet.bytes());
             packet.tag = net.now.nanos() + 1;
+            acks::Ack::of(packet).into_iter().for_each(|ack| self.watch.acks.comes(ack));
             if !self.is_gateway() {
                 packet.decrement_ttl();
             }
@@ -379,6 +381,7 @@ impl Direction {
             let (role, timeout) = (self.role.name(), self.timeout);
             net.breaks(Law::Holding, || format!("a {role} held a packet for {age:?}; the limit is {timeout:?}"));
         }
+        self.check_ack(net, packet);
         if packet.max_fragment_len().is_some() || !is_whole(packet) {
             self.check_joined(engine.side(self.at), net, packet);
         } else {
@@ -540,6 +543,7 @@ impl Direction {
             net.breaks(Law::Conservation, || what);
         }
         self.check_marks_at_end(engine, net);
+        self.check_acks_at_end(engine, net);
     }
 
     /// Adds the direction's counts to the coverage.

@@ -13,7 +13,8 @@ pub enum Law {
     /// Every received packet is transmitted, dropped with a counted reason, or held. Every buffer in use has a
     /// packet that is held or queued.
     Conservation,
-    /// Data is delivered unchanged. Undelivered data was dropped for a counted reason.
+    /// Data is delivered unchanged. Undelivered data was dropped for a counted reason. Nothing is acknowledged for a
+    /// host that the host has not acknowledged.
     Integrity,
     /// A packet that must not be fragmented is not fragmented. If it is too long, its sender gets an ICMP error.
     Refusal,

@@ -217,6 +217,17 @@ Examples:
   wideload lab path-change --mtu 1400 --border-only
 
 Exit status: 0 every byte was right, and no transfer through a border stalled for more than two seconds; 1 otherwise.";
+pub(super) const ACKS_HELP: &str = "\
+Simulated TCP flows cross a border in both directions. The border leaves acknowledgements unchanged, expands them or compresses them. One \
+sender counts acknowledgements, one counts acknowledged bytes (RFC 3465), and one is like Linux. The table shows the time of each transfer. \
+The simulator verifies every byte.
+
+Examples:
+  wideload lab acks
+  wideload lab acks --delay 100 --mtu 65535 --json
+
+Exit status: 0 no law was broken, every byte arrived, and no policy made a transfer more than 5 % longer, except compression for a sender \
+that counts acknowledgements; 1 otherwise.";
 pub(super) const SEGMENT_SIZES_HELP: &str = "\
 One TCP flow crosses a link of 100 Mbit/s: over 1,500 bytes, through a border, over a link that is wide from end to end, and between two \
 wide interfaces with each segment-policy. The simulator verifies every byte. With --live, kernels send over the link emulator. With --cost, \

@@ -1,9 +1,9 @@
 //! Arguments of `wideload lab` -> an experiment and its settings.
 
 use super::help::{
-    ATTACKS_HELP, BORDER_HELP, CALIBRATE_HELP, DIFFERENTIAL_HELP, DIPS_HELP, FAIRNESS_HELP, FLOODS_HELP, HOLD_HELP,
-    LIFECYCLE_HELP, LINK_HELP, NETWORK_HELP, PATH_CHANGE_HELP, PING_PONG_HELP, SEGMENT_SIZES_HELP, SOAK_HELP,
-    SWARM_HELP, TCP_HELP, TRANSPARENCY_HELP, WIDE_INTERFACE_HELP, WORKERS_HELP,
+    ACKS_HELP, ATTACKS_HELP, BORDER_HELP, CALIBRATE_HELP, DIFFERENTIAL_HELP, DIPS_HELP, FAIRNESS_HELP, FLOODS_HELP,
+    HOLD_HELP, LIFECYCLE_HELP, LINK_HELP, NETWORK_HELP, PATH_CHANGE_HELP, PING_PONG_HELP, SEGMENT_SIZES_HELP,
+    SOAK_HELP, SWARM_HELP, TCP_HELP, TRANSPARENCY_HELP, WIDE_INTERFACE_HELP, WORKERS_HELP,
 };
 use super::values::{case_count, flow_count, minutes, packet_count, rounds, seconds, share, transfer_len};
 use clap::{Parser, Subcommand, ValueEnum};
@@ -98,6 +98,19 @@ pub enum Experiment {
         /// Leave out the bridges, which have no gateway
         #[arg(long)]
         border_only: bool,
+    },
+    /// Compare treatments of acknowledgements at a border
+    #[command(after_help = ACKS_HELP)]
+    Acks {
+        /// Round-trip times in milliseconds, separated by commas [default: 1,10,100]
+        #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=1_000))]
+        delay: Vec<u64>,
+        /// MTUs of the wide link, separated by commas [default: 9000,65535]
+        #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u16).range(2_000..))]
+        mtu: Vec<u16>,
+        /// Bytes of a transfer
+        #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+        bytes: u64,
     },
     /// Compare segment policies at different losses and delays
     #[command(after_help = SEGMENT_SIZES_HELP)]

@@ -4,6 +4,7 @@
 //! same links, so that other load on the machine affects all of them.
 
 mod account;
+mod acks;
 mod attacks;
 mod border;
 mod calibration;
@@ -32,6 +33,7 @@ mod wire;
 mod workers;
 
 pub use account::{Account, Receiving};
+pub use acks::{AckSender, AckTransfer, AcksComparison, AcksFigures, AcksRow, AcksSettings, acks};
 pub use attacks::{AttackRow, Attacks, AttacksSettings, attack_named, attacks};
 pub use border::{Border, BorderRow, BorderSettings, Scene, Versus, border};
 pub use calibration::{Calibrated, calibration};

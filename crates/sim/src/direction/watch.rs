@@ -2,6 +2,7 @@
 //!
 //! `direction.rs` compares these measurements with the ledger, and checks the laws with them.
 
+use super::acks::AckCheck;
 use crate::wire;
 use engine::Tally;
 
@@ -20,6 +21,7 @@ pub struct Watch {
     pub size_counts: [u64; 2],
     pub orders: Vec<OrderCheck>,
     pub marks: EcnCounts,
+    pub acks: AckCheck,
     /// Number of events since the last recount of stored data, and number of entries in that recount.
     pub since_walk: usize,
     pub walk_len: usize,
