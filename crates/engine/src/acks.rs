@@ -2,13 +2,13 @@
 //!
 //! The border joins segments of a narrow host, so a wide host acknowledges many of them at once. A sender that grows
 //! its window by the number of acknowledgements is then slow. [`AckPolicy::Expand`] sends acknowledgements with lower
-//! numbers before that of the wide host. Each acknowledges at least two full segments of the narrow host, so a sender
+//! numbers before that of the wide host. Each acknowledges at least two full segments of the narrow host. So a sender
 //! that counts acknowledgements grows no faster than one that counts bytes (RFC 3465). No number is higher than that
 //! of the wide host.
 //!
 //! The border also cuts segments of a wide host, so a narrow host acknowledges each part. [`AckPolicy::Compress`]
-//! sends only the last of successive acknowledgements in one batch, but at least one for each two full segments of
-//! the wide host, as a receiver must (RFC 9293 section 3.8.6.3). None is held beyond the batch.
+//! sends only the last of successive acknowledgements in one batch. There is still one for each two full segments of
+//! the wide host (RFC 9293 section 3.8.6.3). None is held beyond the batch.
 //!
 //! Only pure acknowledgements are changed, which advance, have no SACK blocks and no congestion signals. Duplicates,
 //! window updates and acknowledgements of connections whose handshake the border has not seen are left alone. So are

@@ -182,7 +182,7 @@ impl Connections {
 
     /// Returns the size limits of a connection's packets. The first limit is for packets toward this side, to the
     /// second of `ends`. The second limit is for the opposite direction. An end is an address and a port, without
-    /// VLAN tags. `None` if there is no border, or if the connection's packets must be received here, because it
+    /// VLAN tags. `None` if there is no border, or if the connection's packets must be received here. They must if it
     /// lost packets, its path is being searched, or its acknowledgements are changed.
     pub fn limits(&self, ends: [(Address, u16); 2], toward: Toward) -> Option<[SegmentLimit; 2]> {
         let mss = self.mss.as_ref()?;

@@ -44,8 +44,8 @@ impl LastAck {
     }
 
     /// Takes an acknowledgement. `edge` is the byte after the offered window. Returns the step from the last one.
-    /// `None` if it acknowledges nothing new or more than was sent, if the last one is unknown, or if the host took
-    /// back a part of its window.
+    /// `None` if it acknowledges nothing new, or more than was sent. `None` also if the last one is unknown, or if the
+    /// host took back a part of its window.
     pub(crate) fn advance(&mut self, ack: u32, edge: u32) -> Option<Advance> {
         let LastAck { ack: from, edge: edge_from, next, is_known } = *self;
         if !is_known || from.wrapping_sub(ack) as i32 > WINDOW_MAX {

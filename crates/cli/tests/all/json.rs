@@ -285,4 +285,5 @@ const SINCE: [Event; 10] = [
     Event::SegmentsShorter,
     Event::SegmentsLonger,
     Event::SuperFragmented,
+    Event::AcksExpanded,
 ];
