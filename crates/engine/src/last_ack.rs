@@ -145,13 +145,13 @@ mod tests {
 
     #[test]
     fn there_is_one_acknowledgement_for_each_step_and_at_most_64() {
-        let count = |len, step| {
+        let count = |len: u32, step: u32| {
             let advance = Advance { from: 5, edge_from: 60_005, to: 5 + len, edge: 60_005 + len };
             advance.between(step, 0).count() + 1
         };
         assert_eq!([2_920, 5_839, 5_840, 17_520].map(|len| count(len, 2_920)), [1, 1, 2, 6]);
         assert_eq!([count(64 * 2_920, 2_920), count(1 << 30, 2_920)], [64, 64]);
-        let acks = |shift| {
+        let acks = |shift: u8| {
             Advance { from: 0, edge_from: 60_000, to: 17_520, edge: 60_000 + 17_520 }
                 .between(2_920, shift)
                 .collect()
@@ -174,7 +174,7 @@ mod tests {
         let before = last;
         assert_eq!(last.advance(1_000, 2_500), None, "it is repeated");
         assert_eq!(last.advance(900, 2_500), None, "it is earlier");
-        assert_eq!(before.clone().advance(5_001, 9_000), None, "it was not sent");
+        assert_eq!({ before }.advance(5_001, 9_000), None, "it was not sent");
         let step = Advance { from: 1_000, edge_from: 2_500, to: 5_000, edge: 9_000 };
         assert_eq!(last.advance(5_000, 9_000), Some(step));
         last.peer_sent(6_000);
@@ -182,7 +182,7 @@ mod tests {
         last.begin(7, 7);
         last.peer_sent(7_000);
         assert!(last.advance(7_000, 9_000).is_some_and(|step| step.from == 6_000), "a SYN-ACK changes nothing");
-        assert_eq!(last.clone().advance(7_000u32.wrapping_sub(1 << 30).wrapping_sub(1), 0), None);
+        assert_eq!({ last }.advance(7_000u32.wrapping_sub(1 << 30).wrapping_sub(1), 0), None);
     }
 
     #[test]
