@@ -16,6 +16,8 @@ struct Net {
 
 const WIDE: usize = 0;
 const NARROW: usize = 1;
+/// The name of a change, and the change.
+type Change = (&'static str, fn(Spec) -> Spec);
 /// Payload of a full segment of the narrow host, without options.
 const SEGMENT: u32 = 1_460;
 /// Payload of a full segment of the wide host, with timestamps.
@@ -203,7 +205,7 @@ fn whatever_a_host_says_no_number_and_no_window_passes_its_own() {
 #[test]
 fn other_packets_of_a_wide_host_are_left_alone() {
     let len = 12 * SEGMENT;
-    let alone: [(&str, fn(Spec) -> Spec); 12] = [
+    let alone: [Change; 12] = [
         ("data", |spec| spec.payload([7; 100])),
         ("FIN", |spec| spec.flags(ACK | FIN)),
         ("RST", |spec| spec.flags(ACK | RST)),
@@ -310,7 +312,7 @@ fn no_acknowledgement_is_held_beyond_its_batch() {
 
 #[test]
 fn an_acknowledgement_that_says_more_is_not_replaced_and_stays_in_order() {
-    let second: [(&str, fn(Spec) -> Spec); 9] = [
+    let second: [Change; 9] = [
         ("a duplicate", |spec| Spec { ack: 1 + SEGMENT, ..spec }),
         ("a SACK block", |spec| spec.options([1, 1, 5, 10, 0, 0, 100, 0, 0, 0, 101, 0])),
         ("ECE", |spec| spec.flags(ACK | ECE)),
@@ -330,7 +332,7 @@ fn an_acknowledgement_that_says_more_is_not_replaced_and_stays_in_order() {
         assert_eq!(left.len(), 3, "{what}: {:?}", acks(&left));
         left.iter().zip(&all).for_each(|(packet, spec)| assert_eq!(packet.packet(), spec.bytes(), "{what}"));
     }
-    let others: [(&str, fn(Spec) -> Spec); 4] = [
+    let others: [Change; 4] = [
         ("another sequence number", |spec| spec.seq(0)),
         ("another TTL", |spec| Spec { ttl: 9, ..spec }),
         ("another traffic class", |spec| Spec { tos: 4, ..spec }),

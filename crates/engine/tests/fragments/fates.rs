@@ -5,8 +5,8 @@ use std::time::Duration;
 use wideload_engine::packet::{Checksum, Frame, Ingress, LinkType, Pool, SegmentLimit};
 use wideload_engine::{
     Border, Coalescer, Connections, Event, FragmentMerger, FragmentPolicy, Full, Hold, IcmpResponder, Identifiers,
-    LIFETIME, Late, Limits, MergeLimits, Mode, Output, Prefixes, Raise, Reason, Role, Rules, RunsBy, SAFE_LEN,
-    Toggle, Toward,
+    LIFETIME, Late, Limits, MergeLimits, Mode, Output, Prefixes, Raise, Reason, Role, Rules, RunsBy, Toggle,
+    Toward,
 };
 
 #[test]
