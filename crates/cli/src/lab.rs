@@ -13,10 +13,10 @@ use indicatif::ProgressBar;
 use lab::chart::Chart;
 use lab::emulator::{CalibrationRun, Outcome, Scheduling};
 use lab::experiments::{
-    self, AcksSettings, Algorithm, AttacksSettings, BorderSettings, Differential, DifferentialSettings, DipsSettings,
-    FairnessSettings, FloodsSettings, HoldSettings, LifecycleEvent, LifecycleSettings, PathChangeSettings,
-    PathMiddle, PingPongSettings, Receiving, Scene, SegmentSizesSettings, SoakSettings, SwarmSettings, TcpSettings,
-    TransparencySettings, WideInterfaceSettings, WorkersSettings,
+    self, AcksSettings, Algorithm, AttacksSettings, BorderSettings, Differential, DifferentialSettings,
+    DipsSettings, FairnessSettings, FloodsSettings, HoldSettings, LifecycleEvent, LifecycleSettings,
+    PathChangeSettings, PathMiddle, PingPongSettings, Receiving, Scene, SegmentSizesSettings, SoakSettings,
+    SwarmSettings, TcpSettings, TransparencySettings, WideInterfaceSettings, WorkersSettings,
 };
 use lab::traffic::Writes;
 use linux::namespace::become_own_root;
