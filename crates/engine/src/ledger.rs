@@ -95,7 +95,7 @@ counters! {
         Uncuttable "uncuttable" "The headers do not fit into one fragment of this MTU."
         NoIdentifier "no_identifier" "No IPv4 ID is free: all were used within the lifetime of a datagram."
         NoBuffer "no_buffer" "The buffer pool is empty."
-        IcmpUsed "icmp_used" "An ICMP error (too big) answers a packet that this border cut, and the border cuts shorter since."
+        IcmpUsed "icmp_used" "An ICMP error (too big) answers a packet that this border cut or joined, and the border sends shorter ones since."
         IcmpRefused "icmp_refused" "An ICMP error (too big) about a packet of this border quotes data that is not in flight, comes from the destination itself, or states an impossible MTU (RFC 5927)."
         IntakeFull "intake_full" "The queues before a worker were full, and the flow of the packet used the most memory."
         AckCompressed "ack_compressed" "An acknowledgement of a narrow host that a later one of the same batch replaces, as `acks` set to `compress` allows."

@@ -5,7 +5,7 @@
 //! events, and is not moved much by one of them. Without further events, the rate falls as packets are sent.
 //!
 //! The first event often is the end of slow start, when the sender fills a queue. The packets before it say little about
-//! the path's loss, so they count only up to a limit (as RFC 5348 section 6.3.1 does not count them either).
+//! the path's loss, so they count only up to a limit. RFC 5348 section 6.3.1 does not count them either.
 
 /// The numbers of packets between the last loss events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
