@@ -79,7 +79,7 @@ pub enum Experiment {
         #[arg(long, default_value_t = 3, value_parser = rounds)]
         rounds: usize,
     },
-    /// Measure the delay of SYNs and the shares of TCP flows
+    /// Measure the delay of SYNs and the shares of flows
     #[command(after_help = FAIRNESS_HELP)]
     Fairness(FairnessArgs),
     /// Measure the delay that holding adds to small messages
