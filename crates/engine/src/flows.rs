@@ -5,7 +5,7 @@
 //! headers match those that the direction's stream expects, nothing else is compared.
 
 use crate::flow_sizing::FlowSizing;
-use crate::handshake::Handshake;
+use crate::handshake::{Handshake, SegmentNumbers};
 use crate::keyed_hash::{Secret, TableKey};
 use crate::table::{FairTable, Handle, Key};
 use crate::toward::Toward;
@@ -77,14 +77,6 @@ pub(crate) enum Found {
         /// The header fields that changed.
         tcp: TcpSegmentFacts,
     },
-}
-
-/// The flags and numbers of a TCP segment.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SegmentNumbers {
-    pub(crate) flags: u8,
-    pub(crate) seq: u32,
-    pub(crate) ack: u32,
 }
 
 /// A short hash, equal for all packets of one direction of a connection. It covers the ports and the eight bytes

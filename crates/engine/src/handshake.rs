@@ -9,7 +9,6 @@
 //! The rewriting of the MSS is left to the [MSS stage](crate::mss).
 
 use crate::delivery::Delivery;
-use crate::flows::SegmentNumbers;
 use crate::in_flight::InFlight;
 use crate::last_ack::LastAck;
 use crate::raised::Raised;
@@ -88,6 +87,14 @@ pub(crate) struct Offers {
     pub(crate) last: Announcement,
     /// The minimum of all announcements. If the answer takes another route, it may belong to any of the SYNs.
     pub(crate) least: Announcement,
+}
+
+/// The flags and numbers of a TCP segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SegmentNumbers {
+    pub(crate) flags: u8,
+    pub(crate) seq: u32,
+    pub(crate) ack: u32,
 }
 
 impl Handshake {

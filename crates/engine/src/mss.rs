@@ -21,8 +21,8 @@
 //! Some SYNs are forwarded unchanged: damaged SYNs, signed SYNs (RFC 2385, RFC 5925, RFC 4302), SYNs in fragments,
 //! and SYNs without exactly one valid MSS.
 
-use crate::flows::{FlowKey, FlowTable, Found, SHORT_TIMEOUT, SegmentNumbers, TIMEOUT};
-use crate::handshake::{Handshake, headers_len};
+use crate::flows::{FlowKey, FlowTable, Found, SHORT_TIMEOUT, TIMEOUT};
+use crate::handshake::{Handshake, SegmentNumbers, headers_len};
 use crate::keyed_hash::{Secret, TableKey};
 use crate::ledger::{Event, Ledger, Tally};
 use crate::raised::Raised;

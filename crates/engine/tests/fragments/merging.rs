@@ -635,7 +635,9 @@ fn fragmented_segments_are_coalesced_only_with_each_other() {
     ] {
         for mode in [Mode::Resize, Mode::Reversible] {
             let mut rig = Rig::new(9_000, Role::Transit, Some(Late::Retire));
-            let rules = Rules { mode, udp: false, ..udp_gso_packets() };
+            // A longer hold time would limit runs to a share of the sender's window.
+            let hold = Hold::Fixed(Duration::from_millis(1));
+            let rules = Rules { mode, hold, udp: false, ..udp_gso_packets() };
             rig.side.aggregation.coalescer = Some(Coalescer::new(1 << 20, rules, Vec::new(), secret()));
             let came: Vec<_> = (0..5).flat_map(|number| sent(number, in_fragments[number as usize])).collect();
             let mut left = rig.push_all(&came);
