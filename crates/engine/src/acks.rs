@@ -229,11 +229,12 @@ impl Behind<'_> {
         len_max.saturating_sub(headers_len(packet.ip())).into()
     }
 
-    /// Returns the length of the payload of a full segment of the wide host, in bytes. It may be smaller than the
-    /// actual one. 0 if it is unknown.
+    /// Returns the length of the payload of a full segment of the wide host, in bytes, if its link carries no more than
+    /// it receives. 0 if it is unknown.
     fn full_len_of_wide(&self, at: Handle, packet: &Packet) -> u32 {
         let Some(handshake) = self.connections.flows.handshake(at) else { return 0 };
         let len_max = handshake.raised.map_or(handshake.receiver(Toward::Narrow).len_max, |raised| raised.len);
+        let len_max = len_max.min(handshake.receiver(Toward::Wide).len_max);
         len_max.saturating_sub(headers_len(packet.ip()) + TIMESTAMPS_LEN).into()
     }
 }

@@ -93,8 +93,7 @@ impl Delivery {
         if !self.data.repeats_una(sent.seq, sent.end()) {
             return None;
         }
-        // Within a round trip no sender knows of a loss: the network duplicated the segment.
-        if self.resent.or(self.sample).is_some_and(|packet| packet.age(now) < self.rtt_min) {
+        if self.is_copy(now, sent) {
             return None;
         }
         if self.is_heard && self.resent.is_none() {
@@ -108,6 +107,12 @@ impl Delivery {
         lost
     }
 
+    /// Whether the network duplicated a data segment. Within a round trip, no sender knows of a loss.
+    pub(crate) fn is_copy(&self, now: Time, sent: &DataSegment) -> bool {
+        let earlier = self.resent.or(self.sample).filter(|packet| packet.start == sent.seq);
+        self.data.contains(sent.seq) && earlier.is_some_and(|packet| packet.age(now) < self.rtt_min)
+    }
+
     /// Whether a data segment starts with data that was sent before.
     #[inline]
     pub(crate) fn repeats(&self, sent: &DataSegment) -> bool {
@@ -116,6 +121,9 @@ impl Delivery {
 
     /// Takes a data segment that is cut into packets of at most `len_max` bytes. A probe becomes the sample.
     pub(crate) fn send(&mut self, now: Time, sent: &DataSegment, len_max: u16, is_probe: bool) {
+        if self.is_copy(now, sent) {
+            return;
+        }
         let len = sent.packet_len(len_max);
         let end = sent.seq.wrapping_add(u32::from(len.saturating_sub(sent.headers_len)));
         let packet = Sample { start: sent.seq, end, len, sent: micros(now) };
@@ -265,6 +273,10 @@ mod tests {
         assert_eq!(delivery.acknowledge(at(10), 1_460, false), Some(Fate::Delivered(1_500)));
         delivery.send(at(10), &next, 1_500, false);
         assert_eq!(delivery.notice_loss(at(19), &next), None);
+        delivery.send(at(19), &next, 1_500, false);
+        assert!(!delivery.is_troubled(), "the network duplicated it");
         assert_eq!(delivery.notice_loss(at(20), &next), Some(Fate::Lost(1_500)));
+        delivery.send(at(20), &next, 1_280, false);
+        assert!(delivery.is_troubled());
     }
 }

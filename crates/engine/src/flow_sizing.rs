@@ -11,7 +11,7 @@ use core::cmp::Ordering;
 use core::time::Duration;
 use packet::tcp::is_before;
 use packet::{Packet, Time};
-use pmtu::{LossIntervals, PLATEAUS};
+use pmtu::{FIRST_INTERVAL_MAX, LossIntervals, PLATEAUS};
 
 /// The treatment of TCP segments above the MTU, for a destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -375,7 +375,8 @@ impl Frames {
 
 /// Number of packets for each loss event below which [`SegmentPolicy::Dynamic`] fragments nothing: at a loss event rate
 /// above 0.04 %. At 0.1 % and long delays, measured goodput was lower with fragments.
-const LOSS_INTERVAL_MIN: u32 = 2_500;
+/// The first loss alone changes nothing.
+const LOSS_INTERVAL_MIN: u32 = FIRST_INTERVAL_MAX;
 /// Number of allowed fragments below which [`SegmentPolicy::Dynamic`] fragments nothing, with few bytes in flight.
 const FRAGMENTS_MIN: u16 = 6;
 /// Minimum number of segments in flight at which fast retransmission finds most losses.

@@ -207,6 +207,7 @@ impl Handshake {
         if self.is_agreed && !is_valid {
             return;
         }
+        self.last_ack = LastAck::default();
         self.restart_data(toward, syn.seq.wrapping_add(1));
         if syn.flags & tcp::ACK != 0 {
             self.restart_data(toward.other(), syn.ack);
@@ -228,6 +229,7 @@ impl Handshake {
         if self.is_agreed && self.has_offers() && self.goes_on_unanswered(flags, seq, ack, toward) {
             (self.is_agreed, self.has_accurate_ecn) = (false, false);
             (self.delivery, self.toward_wide) = (Delivery::default(), InFlight::default());
+            self.last_ack = LastAck::default();
         }
     }
 

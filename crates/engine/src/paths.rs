@@ -161,6 +161,7 @@ impl Paths {
         ledger: &mut Ledger,
     ) {
         let Some(handshake) = flows.handshake_mut(at) else { return };
+        handshake.toward_wide.extend_back_to(sent.seq);
         handshake.toward_wide.send(sent.seq, sent.end());
         let [_, lowered_count] = self.lowered_counts;
         if lowered_count > 0
@@ -217,7 +218,7 @@ impl Paths {
         (packet, receiver): (&Packet, u16),
         ledger: &mut Ledger,
     ) -> (u16, bool, bool) {
-        if delivery.repeats(sent) {
+        if delivery.repeats(sent) && !delivery.is_copy(now, sent) {
             self.watch(key);
         }
         if let Some(lost) = delivery.notice_loss(now, sent) {
@@ -298,12 +299,10 @@ impl Paths {
             Toward::Wide => {
                 let key = FlowKey::toward_narrow(report.destination, report.source, tags);
                 let handshake = flows.handshake(flows.by_key(&key)?)?;
-                if report.quoted_len <= self.links.narrow {
-                    return None;
-                }
                 let is_forged = is_of_destination || !handshake.toward_wide.contains(report.seq);
                 if is_forged || report.mtu >= report.quoted_len {
-                    return Some(Reason::IcmpRefused);
+                    // Only the border sends packets above the narrow MTU.
+                    return (report.quoted_len > self.links.narrow).then_some(Reason::IcmpRefused);
                 }
                 self.take_wide_error(now, &report, key, ledger)
             }
@@ -336,7 +335,7 @@ impl Paths {
         Some(if is_lowered || is_late { Reason::IcmpUsed } else { Reason::IcmpRefused })
     }
 
-    /// Takes a credible ICMP error about a packet toward a wide host, longer than its narrow host sent it.
+    /// Takes a credible ICMP error about a packet toward a wide host. The border may have joined it.
     fn take_wide_error(
         &mut self,
         now: Time,

@@ -40,6 +40,6 @@ mod search;
 mod sizes;
 
 pub use evidence::PathEvidence;
-pub use loss_intervals::LossIntervals;
+pub use loss_intervals::{FIRST_INTERVAL_MAX, LossIntervals};
 pub use search::{Phase, RAISE_AFTER, Search, SizeSearch};
 pub use sizes::{PLATEAUS, Sizes, plateau_below};

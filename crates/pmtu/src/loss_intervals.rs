@@ -51,7 +51,7 @@ fn weighted_mean<'a>(intervals: impl Iterator<Item = &'a u32>) -> u32 {
 }
 
 /// Largest number of packets that counts before the first event.
-const FIRST_INTERVAL_MAX: u32 = 2_500;
+pub const FIRST_INTERVAL_MAX: u32 = 2_500;
 /// Number of intervals (RFC 5348 section 5.4).
 const INTERVAL_COUNT: usize = 8;
 /// Weights of the intervals, the last one first: those of RFC 5348 section 5.4, times five.

@@ -30,7 +30,7 @@ use core::time::Duration;
 use may_join::may_wait;
 use packet::{Frame, Packet, SegmentFacts, TcpFacts, TcpSegmentFacts, Time, tcp};
 use reorder::ReorderSlab;
-use stream::{HOLD_MAX, HOLD_MIN, Outcome, STREAM_CHARGE, Stream};
+use stream::{ADAPTIVE_HOLD_MAX, HOLD_MIN, Outcome, STREAM_CHARGE, Stream};
 
 /// Coalesces the segments of each stream into GSO packets. The connection table contains the handles of the
 /// streams.
@@ -617,7 +617,7 @@ impl Coalescer {
 
     fn longest_hold(&self) -> Duration {
         match self.rules.hold {
-            Hold::Adaptive => HOLD_MAX,
+            Hold::Adaptive => ADAPTIVE_HOLD_MAX,
             Hold::Fixed(stretch) => stretch,
         }
     }
@@ -687,7 +687,7 @@ const HOLDS: [Duration; 6] = [
     Duration::from_micros(200),
     Duration::from_micros(400),
     Duration::from_micros(700),
-    HOLD_MAX,
+    ADAPTIVE_HOLD_MAX,
 ];
 /// Time-out of a stream without held packets. It exceeds every hold time.
 const IDLE: Duration = Duration::from_secs(60);

@@ -55,7 +55,7 @@ pub(crate) struct Stream {
     /// The ingress port and VLAN tags of the stream's packets.
     l2_scope: L2Scope,
     source: Address,
-    /// The window of the sender. Unlimited where runs wait for at most [`HOLD_MAX`], which stalls nobody for long.
+    /// The window of the sender. Unlimited where runs wait for at most [`ADAPTIVE_HOLD_MAX`], which stalls nobody for long.
     window: SendWindow,
 }
 
@@ -89,7 +89,7 @@ impl Stream {
             is_exempt,
             is_over: false,
             is_in_burst: false,
-            interval: HOLD_MAX.as_nanos() as u64 / HOLD_INTERVALS,
+            interval: ADAPTIVE_HOLD_MAX.as_nanos() as u64 / HOLD_INTERVALS,
             last_arrival: Time::ZERO,
             predicted_len: 0,
             run: None,
@@ -108,7 +108,7 @@ impl Stream {
     #[inline]
     pub(crate) fn arrive(&mut self, now: Time) -> u64 {
         let gap = now.nanos().saturating_sub(self.last_arrival.nanos());
-        if gap <= HOLD_MAX.as_nanos() as u64 {
+        if gap <= ADAPTIVE_HOLD_MAX.as_nanos() as u64 {
             self.interval = (self.interval + gap) / 2;
         }
         self.last_arrival = now;
@@ -125,7 +125,7 @@ impl Stream {
 
     #[inline]
     fn adaptive_hold(&self) -> u64 {
-        (self.interval * HOLD_INTERVALS).clamp(HOLD_MIN.as_nanos() as u64, HOLD_MAX.as_nanos() as u64)
+        (self.interval * HOLD_INTERVALS).clamp(HOLD_MIN.as_nanos() as u64, ADAPTIVE_HOLD_MAX.as_nanos() as u64)
     }
 
     /// Returns the changed fields of a segment whose headers continue those of the last run, with the same ingress.
@@ -514,19 +514,19 @@ impl HasSource for Stream {
 #[inline]
 pub(crate) fn long_hold(rules: &Rules) -> Option<Duration> {
     match rules.hold {
-        Hold::Fixed(stretch) if stretch > HOLD_MAX => Some(stretch),
+        Hold::Fixed(stretch) if stretch > ADAPTIVE_HOLD_MAX => Some(stretch),
         Hold::Fixed(_) | Hold::Adaptive => None,
     }
 }
 
 /// Charge of a stream without packet buffers, in bytes: its slot, its source and their table entries.
-pub(crate) const STREAM_CHARGE: usize = 1_024;
+pub(crate) const STREAM_CHARGE: usize = 1_152;
 /// Maximum wait of a run, in average intervals (L13).
 const HOLD_INTERVALS: u64 = 10;
 /// Minimum wait for the next segment (L14).
 pub(crate) const HOLD_MIN: Duration = Duration::from_micros(50);
 /// Maximum wait for the next segment (L14).
-pub(crate) const HOLD_MAX: Duration = Duration::from_millis(1);
+pub(crate) const ADAPTIVE_HOLD_MAX: Duration = Duration::from_millis(1);
 /// Average interval in nanoseconds up to which the minimum wait applies.
 const HOLD_MIN_INTERVAL: u64 = HOLD_MIN.as_nanos() as u64 / HOLD_INTERVALS;
 /// Maximum number of early segments (rel:A37).

@@ -234,6 +234,7 @@ fn an_offloaded_flow_follows_the_size_and_returns_for_a_probe() {
     assert_eq!(limit(&mut net), Some(1_400));
     // Data that is repeated must be seen until it is acknowledged.
     net.send(WIDE_LEN);
+    net.now = net.now + RTO;
     net.send(WIDE_LEN);
     assert_eq!(limit(&mut net), None);
     let watched: Vec<_> = net.gateway.connections_mut().unwrap().take_watched().collect();
