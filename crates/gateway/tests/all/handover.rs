@@ -108,11 +108,12 @@ fn a_fragmented_segment_is_handed_over_in_fragments() {
 // packets as fragments with these IDs.
 #[test]
 fn waiting_fragments_stay_separate_from_handed_over_gso_packets() {
-    let contents = [[1; 1_588], [2; 1_588]];
+    // Three such segments are below a quarter of a sender's initial window, so a run of two waits for more.
+    let contents = [[1; 1_000], [2; 1_000]];
     let waiting = tcp_fragments(2, &segment(9, 1, &[3; 1_588])).remove(0);
     let mut came = tcp_fragments(1, &segment(4, 1, &contents[0]));
     came.push(waiting.clone());
-    came.extend(tcp_fragments(3, &segment(4, 1_589, &contents[1])));
+    came.extend(tcp_fragments(3, &segment(4, 1_001, &contents[1])));
     let (left_count, handed_frames) = held_of(coalescing(Mode::Resize, 65_535), &came);
     assert_eq!(left_count, 0, "they wait for more");
     let left = left_of(coalescing(Mode::Resize, 65_535), &handed_frames);
