@@ -64,7 +64,7 @@ impl Bench for Merging {
         let mut gateway = |mode| {
             let side = SideSettings {
                 coalesce: Some(mode),
-                hold: Holding::Fixed(Duration::from_millis(10)),
+                hold: Holding::Fixed(Duration::from_millis(1)),
                 coalesces_udp: true,
                 ..SideSettings::new(u16::MAX, Position::Transit)
             };
