@@ -16,172 +16,121 @@
 
 use crate::connections::Connections;
 use crate::delivery::DataSegment;
-use crate::flows::{FlowKey, Found};
+use crate::flows::FlowKey;
 use crate::handshake::headers_len;
 use crate::last_ack::Advance;
-use crate::ledger::{Event, Reason, Tally};
+use crate::ledger::{Reason, Tally};
 use crate::output::Output;
 use crate::rules::AckPolicy;
 use crate::side::Side;
 use crate::table::Handle;
 use crate::toward::Toward;
 use packet::tcp::is_before;
-use packet::{Packet, PureAck, TcpFacts, Time, tcp};
+use packet::{Frame, Packet, PureAck, TcpFacts, tcp};
 
-/// The acknowledgements of one batch.
-#[derive(Debug)]
-pub(crate) struct Acks {
-    policy: AckPolicy,
+/// Changes the acknowledgements of one batch toward this side, before all other stages. Returns the tally of those
+/// that were made: they pass the stages as if they were received.
+#[inline(never)]
+pub(crate) fn change(
     toward: Toward,
+    frames: &mut Vec<Frame>,
+    side: &mut Side,
+    connections: &mut Connections,
+    out: &mut Output,
+) -> Tally {
+    let changed = Vec::with_capacity(frames.len());
+    let mut acks = Acks { toward, changed, waiting: Vec::new(), made: Tally::default(), side, connections, out };
+    frames.drain(..).for_each(|frame| acks.take(frame));
+    let Acks { changed, made, .. } = acks;
+    *frames = changed;
+    made
+}
+
+/// The acknowledgements of one batch, and what their changes depend on.
+#[derive(Debug)]
+struct Acks<'a> {
+    toward: Toward,
+    /// The batch as it goes on.
+    changed: Vec<Frame>,
     /// The last acknowledgement of each connection, if a later one may replace it.
     waiting: Vec<Waiting>,
+    /// Acknowledgements that were made.
+    made: Tally,
+    side: &'a mut Side,
+    connections: &'a mut Connections,
+    out: &'a mut Output,
 }
 
 /// An acknowledgement that a later one of the batch may replace.
 #[derive(Debug)]
 struct Waiting {
     key: FlowKey,
-    packet: Packet,
+    /// Its place in the batch as it goes on.
+    at: usize,
     ack: PureAck,
     /// The last acknowledgement number that was sent.
     sent: u32,
 }
 
-/// The stages behind the acknowledgements of a batch.
-pub(crate) struct Behind<'a> {
-    pub(crate) now: Time,
-    pub(crate) side: &'a mut Side,
-    pub(crate) connections: &'a mut Connections,
-    pub(crate) out: &'a mut Output,
-}
-
-impl Acks {
-    /// Creates the stage for one batch of packets toward this side.
-    #[inline]
-    pub(crate) fn new(policy: AckPolicy, toward: Toward) -> Acks {
-        Acks { policy, toward, waiting: Vec::new() }
-    }
-
-    /// Whether packets must pass this stage.
-    #[inline]
-    pub(crate) fn is_on(&self) -> bool {
-        self.policy != AckPolicy::Unchanged
-    }
-
-    /// Whether an acknowledgement waits for a later one of the batch.
-    #[inline]
-    pub(crate) fn is_waiting(&self) -> bool {
-        !self.waiting.is_empty()
-    }
-
-    /// Takes a packet, and passes it on with others, or in place of them.
-    #[inline(never)]
-    pub(crate) fn push(&mut self, mut packet: Packet, found: Found, mut behind: Behind<'_>) {
-        let changes_toward = if self.policy == AckPolicy::Compress { Toward::Wide } else { Toward::Narrow };
+impl Acks<'_> {
+    fn take(&mut self, frame: Frame) {
+        let Frame::Ip(mut packet) = frame else { return self.changed.push(frame) };
+        let found = self.connections.flows.find(&packet, self.toward.direction(), false, |_, _| None);
         let (Some(at), Some(facts)) = (found.at(), packet.tcp_facts()) else {
-            self.send_waiting(&mut behind);
-            return behind.forward(packet, found);
+            // A fragment may belong to any connection, and nothing overtakes it.
+            self.waiting.clear();
+            return self.changed.push(Frame::Ip(packet));
         };
-        if self.toward != changes_toward {
-            behind.note_data(at, &packet, &facts);
-            return behind.forward(packet, found);
+        match (self.connections.ack_policy(), self.toward) {
+            (AckPolicy::Compress, Toward::Wide) => {
+                let step = self.note_ack(at, &mut packet, &facts);
+                self.compress(at, packet, step);
+            }
+            (AckPolicy::Expand, Toward::Narrow) => {
+                if let Some((_, step)) = self.note_ack(at, &mut packet, &facts) {
+                    self.expand(at, &packet, &step);
+                }
+                self.changed.push(Frame::Ip(packet));
+            }
+            _ => {
+                self.note_data(at, &packet, &facts);
+                self.changed.push(Frame::Ip(packet));
+            }
         }
-        let step = behind.note_ack(at, &mut packet, &facts, self.toward);
-        match self.policy {
-            AckPolicy::Compress => self.compress(at, packet, found, step, behind),
-            _ => expand(at, packet, found, step, behind),
-        }
-    }
-
-    /// Sends the acknowledgements that wait, because the batch ends or another packet must not overtake them.
-    #[inline(never)]
-    pub(crate) fn flush(&mut self, mut behind: Behind<'_>) {
-        self.send_waiting(&mut behind);
-    }
-
-    fn send_waiting(&mut self, behind: &mut Behind<'_>) {
-        self.waiting.drain(..).for_each(|waiting| behind.find_and_forward(waiting.packet, Toward::Wide));
     }
 
     /// Takes a packet of a narrow host. `step` is its step beyond the last acknowledgement, if it is a pure one.
-    fn compress(
-        &mut self,
-        at: Handle,
-        packet: Packet,
-        found: Found,
-        step: Option<(PureAck, Advance)>,
-        mut behind: Behind<'_>,
-    ) {
-        let key = behind.connections.flows.key(at);
+    fn compress(&mut self, at: Handle, packet: Packet, step: Option<(PureAck, Advance)>) {
+        let key = self.connections.flows.key(at);
+        let len_max = 2 * self.full_len_of_wide(at, &packet);
         let known = self.waiting.iter().position(|waiting| waiting.key == key);
-        match (known, step) {
-            (None, None) => behind.forward(packet, found),
-            (None, Some((ack, step))) => self.waiting.push(Waiting { key, packet, ack, sent: step.from }),
-            (Some(index), None) => {
-                let earlier = self.waiting.swap_remove(index);
-                behind.find_and_forward(earlier.packet, Toward::Wide);
-                behind.find_and_forward(packet, Toward::Wide);
-            }
-            (Some(index), Some((ack, step))) => {
-                let Some(waiting) = self.waiting.get_mut(index) else { return behind.forward(packet, found) };
-                let len_max = 2 * behind.full_len_of_wide(at, &packet);
-                let is_replaced =
-                    waiting.may_become(&ack, &packet) && step.to.wrapping_sub(waiting.sent) <= len_max;
-                let earlier = core::mem::replace(&mut waiting.packet, packet);
-                waiting.ack = ack;
-                if is_replaced {
-                    return behind.side.retire(earlier, Reason::AckCompressed, behind.out);
-                }
-                waiting.sent = step.from;
-                behind.find_and_forward(earlier, Toward::Wide);
-            }
+        let earlier = known.map(|index| self.waiting.swap_remove(index));
+        let Some((ack, step)) = step else { return self.changed.push(Frame::Ip(packet)) };
+        if let Some(mut waiting) = earlier
+            && step.to.wrapping_sub(waiting.sent) <= len_max
+            && let Some(Frame::Ip(replaced)) = self.changed.get_mut(waiting.at)
+            && may_become(&waiting.ack, replaced, &ack, &packet)
+        {
+            let replaced = core::mem::replace(replaced, packet);
+            self.side.retire(replaced, Reason::AckCompressed, self.out);
+            waiting.ack = ack;
+            return self.waiting.push(waiting);
         }
-    }
-}
-
-impl Waiting {
-    /// Whether a later acknowledgement may replace this one: they differ only in their numbers, and no timestamp is
-    /// earlier.
-    fn may_become(&self, later: &PureAck, packet: &Packet) -> bool {
-        let is_in_order = match (self.ack.timestamps, later.timestamps) {
-            (Some(one), Some(other)) => !is_before(other.value, one.value) && !is_before(other.echo, one.echo),
-            _ => true,
-        };
-        is_in_order && self.ack.is_like(&self.packet, later, packet)
-    }
-}
-
-/// Takes a packet of a wide host. `step` is its step beyond the last acknowledgement, if it is a pure one.
-fn expand(at: Handle, packet: Packet, found: Found, step: Option<(PureAck, Advance)>, mut behind: Behind<'_>) {
-    let len_min = 2 * behind.full_len_of_narrow(at, &packet);
-    let shift = behind.connections.flows.handshake(at).and_then(|known| known.window_shift(Toward::Narrow));
-    let (Some((_, step)), Some(shift), true) = (step, shift, len_min > 0) else {
-        return behind.forward(packet, found);
-    };
-    let mut is_first = true;
-    for (ack, window) in step.between(len_min, shift) {
-        // Without a free buffer, and for IPv4 packets without DF, the host's own acknowledgement is enough.
-        let Some(copy) = PureAck::copy(&packet, ack, window, &mut behind.out.pool) else { break };
-        is_first = false;
-        behind.out.ledger.note(Event::AcksExpanded, Tally::of(&copy));
-        let found = behind.side.find(&copy, Toward::Narrow.direction(), behind.connections);
-        behind.side.push_received(behind.now, copy, found, behind.connections, behind.out);
-    }
-    if is_first {
-        return behind.forward(packet, found);
-    }
-    behind.find_and_forward(packet, Toward::Narrow);
-}
-
-impl Behind<'_> {
-    fn forward(&mut self, packet: Packet, found: Found) {
-        self.side.push_found(self.now, packet, found, self.connections, self.out);
+        self.waiting.push(Waiting { key, at: self.changed.len(), ack, sent: step.from });
+        self.changed.push(Frame::Ip(packet));
     }
 
-    /// Passes on a packet whose earlier look-up may be outdated.
-    fn find_and_forward(&mut self, packet: Packet, toward: Toward) {
-        let found = self.side.find(&packet, toward.direction(), self.connections);
-        self.forward(packet, found);
+    /// Makes acknowledgements before that of a wide host, which is `step` beyond its last one.
+    fn expand(&mut self, at: Handle, packet: &Packet, step: &Advance) {
+        let len_min = 2 * self.full_len_of_narrow(at, packet);
+        let shift = self.connections.flows.handshake(at).and_then(|known| known.window_shift(Toward::Narrow));
+        let Some(shift) = shift.filter(|_| len_min > 0) else { return };
+        for (ack, window) in step.between(len_min, shift) {
+            // Without a free buffer, and for IPv4 packets without DF, the host's own acknowledgement is enough.
+            let Some(copy) = PureAck::copy(packet, ack, window, &mut self.out.pool) else { break };
+            self.made += Tally::of(&copy);
+            self.changed.push(Frame::Ip(copy));
+        }
     }
 
     /// Records data of the host whose peer's acknowledgements are changed.
@@ -195,13 +144,8 @@ impl Behind<'_> {
     }
 
     /// Records an acknowledgement. Returns its step beyond the last one, if it is a pure one that may be changed.
-    fn note_ack(
-        &mut self,
-        at: Handle,
-        packet: &mut Packet,
-        facts: &TcpFacts,
-        toward: Toward,
-    ) -> Option<(PureAck, Advance)> {
+    fn note_ack(&mut self, at: Handle, packet: &mut Packet, facts: &TcpFacts) -> Option<(PureAck, Advance)> {
+        let toward = self.toward;
         let handshake = self.connections.flows.handshake_mut(at)?;
         let &TcpFacts { flags, ack, window, payload_len, .. } = facts;
         match flags & (tcp::SYN | tcp::RST | tcp::ACK) {
@@ -237,6 +181,16 @@ impl Behind<'_> {
         let len_max = len_max.min(handshake.receiver(Toward::Wide).len_max);
         len_max.saturating_sub(headers_len(packet.ip()) + TIMESTAMPS_LEN).into()
     }
+}
+
+/// Whether a later acknowledgement may replace this one: they differ only in their numbers, and no timestamp is
+/// earlier.
+fn may_become(ack: &PureAck, packet: &Packet, later: &PureAck, later_packet: &Packet) -> bool {
+    let is_in_order = match (ack.timestamps, later.timestamps) {
+        (Some(one), Some(other)) => !is_before(other.value, one.value) && !is_before(other.echo, one.echo),
+        _ => true,
+    };
+    is_in_order && ack.is_like(packet, later, later_packet)
 }
 
 /// The flags of a SYN-ACK.

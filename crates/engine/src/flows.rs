@@ -215,6 +215,13 @@ impl FlowTable {
         self.flows.slot_mut(at).handshake.as_mut()
     }
 
+    /// Returns a connection's key, and its handshake, mutable. `None` if the handshake is unknown.
+    #[inline]
+    pub(crate) fn keyed_handshake_mut(&mut self, at: Handle) -> Option<(&FlowKey, &mut Handshake)> {
+        let (key, flow) = self.flows.get_mut(at)?;
+        Some((key, flow.handshake.as_mut()?))
+    }
+
     /// Sets the handshake of a connection. The connection must not have a handshake yet.
     pub(crate) fn set_handshake(&mut self, at: Handle, handshake: Handshake) {
         self.flows.slot_mut(at).handshake = Some(handshake);

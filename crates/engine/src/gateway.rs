@@ -57,14 +57,14 @@
 //!   them, and packets that no active stage may divide. Both are counted as `left_oversize`.
 //! - The engine reads no clock and draws no random number: equal calls produce equal packets.
 
-use crate::acks::{Acks, Behind};
+use crate::acks;
 use crate::coalescing::Coalescer;
 use crate::connections::{Connection, Connections};
 use crate::flows::Found;
-use crate::ledger::{Ledger, Reason, Tally};
+use crate::ledger::{Event, Ledger, Reason, Tally};
 use crate::output::{Egress, Output};
 use crate::reassembly::PlacementStats;
-use crate::rules::Toggle;
+use crate::rules::{AckPolicy, Toggle};
 use crate::settings::{GatewaySettings, Holding, Secrets, SideSettings, SideStage};
 use crate::side::{Aggregation, Side};
 use crate::sizing::Checksums;
@@ -149,12 +149,10 @@ impl Gateway {
         assert!(batch.split.is_empty() || side.is_predicting(), "what is split came to places of this direction");
         side.finish_placement(now, &mut batch.split, &mut batch.frames, connections, out);
         let toward = Toward::of_direction(direction);
-        let mut acks = Acks::new(connections.ack_policy(), toward);
+        let changes_acks = connections.ack_policy() != AckPolicy::Unchanged;
+        let made = changes_acks.then(|| acks::change(toward, &mut batch.frames, side, connections, out));
         let mut frames = batch.frames.drain(..);
         loop {
-            if acks.is_waiting() && begins_with_fragment(frames.as_slice()) {
-                acks.flush(Behind { now, side, connections, out });
-            }
             let taken = side.take_front(now, frames.as_slice(), connections, out);
             if taken > 0 {
                 frames.by_ref().take(taken).for_each(|frame| out.pool.give(frame.into_buffer()));
@@ -171,22 +169,14 @@ impl Gateway {
                         continue;
                     }
                     connections.see_found(now, &mut packet, &mut found, toward, &mut out.ledger);
-                    if acks.is_on() {
-                        acks.push(packet, found, Behind { now, side, connections, out });
-                    } else {
-                        side.push_found(now, packet, found, connections, out);
-                    }
+                    side.push_found(now, packet, found, connections, out);
                     connections.forget_surplus();
                 }
                 Some(Frame::Other(raw, unfit)) => out.pass(raw, unfit),
-                None => {
-                    if acks.is_waiting() {
-                        acks.flush(Behind { now, side, connections, out });
-                    }
-                    return;
-                }
+                None => break,
             }
         }
+        made.into_iter().for_each(|made| out.ledger.count_as_made(Event::AcksExpanded, made));
     }
 
     /// Counts a packet that the caller dropped before [`push`](Gateway::push) for this reason.
@@ -522,11 +512,6 @@ impl Batch {
         self.frames.push(Frame::read(buffer, at, len, link_type, ingress));
         true
     }
-}
-
-/// Whether the next frame is a fragment.
-fn begins_with_fragment(frames: &[Frame]) -> bool {
-    frames.first().and_then(Frame::packet).is_some_and(|packet| packet.ip().fragment.is_some())
 }
 
 #[cold]

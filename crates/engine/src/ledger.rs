@@ -235,6 +235,13 @@ impl Ledger {
         *counters_mut(&mut self.retired, reason as usize) += ended;
     }
 
+    /// Counts packets that were made, and passed all stages as if they had been received.
+    pub(crate) fn count_as_made(&mut self, event: Event, made: Tally) {
+        self.received.packets -= made.packets;
+        self.received.bytes -= made.bytes;
+        self.note(event, made);
+    }
+
     /// Counts an event. Ports call this method too, for work such as completed checksums.
     pub fn note(&mut self, event: Event, tally: Tally) {
         *counters_mut(&mut self.events, event as usize) += tally;

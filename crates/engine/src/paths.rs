@@ -20,6 +20,7 @@
 use crate::delivery::{DataSegment, Delivery, Fate};
 use crate::flows::{FlowKey, FlowTable, Found};
 use crate::handshake::Handshake;
+use crate::in_flight::InFlight;
 use crate::keyed_hash::{Secret, TableKey};
 use crate::ledger::{Event, Ledger, Reason, Tally};
 use crate::table::{FairTable, Handle, Key};
@@ -99,7 +100,7 @@ impl Paths {
     ) {
         self.now = now;
         let Some((segment, at)) = found.numbers().zip(found.at()) else { return };
-        let Some(handshake) = flows.handshake_mut(at) else { return };
+        let Some((key, handshake)) = flows.keyed_handshake_mut(at) else { return };
         let sent = DataSegment::of(packet, segment.seq);
         let is_syn = segment.flags & tcp::SYN != 0;
         if is_syn {
@@ -111,16 +112,15 @@ impl Paths {
                 Toward::Wide => {
                     let has_data = is_syn || sent.is_some();
                     if let Some(fate) = handshake.delivery.acknowledge(now, segment.ack, has_data) {
-                        let rtt = handshake.delivery.rtt();
-                        self.take(now, flows.key(at), fate, rtt, ledger);
+                        self.take(now, key, fate, handshake.delivery.rtt(), ledger);
                     }
                 }
             }
         }
         let Some(sent) = sent.filter(|_| !is_syn) else { return };
         match toward {
-            Toward::Narrow => self.send_to_narrow(now, packet, &sent, at, flows, ledger),
-            Toward::Wide => self.send_to_wide(now, packet, &sent, at, flows, ledger),
+            Toward::Narrow => self.send_to_narrow(now, packet, &sent, key, &mut handshake.delivery, ledger),
+            Toward::Wide => self.send_to_wide(now, packet, &sent, key, &mut handshake.toward_wide, ledger),
         }
     }
 
@@ -131,22 +131,17 @@ impl Paths {
         now: Time,
         packet: &mut Packet,
         sent: &DataSegment,
-        at: Handle,
-        flows: &mut FlowTable,
+        key: &FlowKey,
+        delivery: &mut Delivery,
         ledger: &mut Ledger,
     ) {
-        let Some(handshake) = flows.handshake_mut(at) else { return };
         let Some(limit) = packet.segment_limit else { return };
         let limit = SegmentLimit { len_max: limit.len_max.min(self.links.narrow), ..limit };
-        let delivery = &mut handshake.delivery;
         let [lowered_count, _] = self.lowered_counts;
         if lowered_count == 0 && !delivery.is_troubled() && !delivery.repeats(sent) {
             return delivery.send(now, sent, limit.len_max, false);
         }
-        let mut copy = *delivery;
-        let key = flows.key(at);
-        self.send_watched(now, key, &mut copy, sent, packet, limit, ledger);
-        flows.handshake_mut(at).into_iter().for_each(|handshake| handshake.delivery = copy);
+        self.send_watched(now, key, delivery, sent, packet, limit, ledger);
     }
 
     /// Limits a segment toward a wide host.
@@ -156,17 +151,16 @@ impl Paths {
         now: Time,
         packet: &mut Packet,
         sent: &DataSegment,
-        at: Handle,
-        flows: &mut FlowTable,
+        key: &FlowKey,
+        in_flight: &mut InFlight,
         ledger: &mut Ledger,
     ) {
-        let Some(handshake) = flows.handshake_mut(at) else { return };
-        handshake.toward_wide.extend_back_to(sent.seq);
-        handshake.toward_wide.send(sent.seq, sent.end());
+        in_flight.extend_back_to(sent.seq);
+        in_flight.send(sent.seq, sent.end());
         let [_, lowered_count] = self.lowered_counts;
         if lowered_count > 0
             && let Some(limit) = packet.segment_limit
-            && let Some(path) = self.find(flows.key(at), Toward::Wide)
+            && let Some(path) = self.find(key, Toward::Wide)
         {
             let len_max = limit.len_max.min(self.wide_size(now, path, ledger));
             packet.segment_limit = Some(SegmentLimit { len_max, ..limit });
@@ -193,7 +187,7 @@ impl Paths {
     fn send_watched(
         &mut self,
         now: Time,
-        key: FlowKey,
+        key: &FlowKey,
         delivery: &mut Delivery,
         sent: &DataSegment,
         packet: &mut Packet,
@@ -212,14 +206,14 @@ impl Paths {
     fn choose(
         &mut self,
         now: Time,
-        key: FlowKey,
+        key: &FlowKey,
         delivery: &mut Delivery,
         sent: &DataSegment,
         (packet, receiver): (&Packet, u16),
         ledger: &mut Ledger,
     ) -> (u16, bool, bool) {
         if delivery.repeats(sent) && !delivery.is_copy(now, sent) {
-            self.watch(key);
+            self.watch(*key);
         }
         if let Some(lost) = delivery.notice_loss(now, sent) {
             self.take(now, key, lost, delivery.rtt(), ledger);
@@ -255,8 +249,8 @@ impl Paths {
         if handshake.delivery.is_troubled() {
             return None;
         }
-        let Some(path) = self.find(*key, toward).and_then(|at| self.paths.get(at)) else { return Some(u16::MAX) };
-        let clears_df = || toward == Toward::Narrow && may_clear_df(*key, &self.sizes(key.version(), toward));
+        let Some(path) = self.find(key, toward).and_then(|at| self.paths.get(at)) else { return Some(u16::MAX) };
+        let clears_df = || toward == Toward::Narrow && may_clear_df(key, &self.sizes(key.version(), toward));
         match path.phase() {
             Phase::LinkMtu => Some(u16::MAX),
             // The kernel forwards packets with their DF.
@@ -319,10 +313,10 @@ impl Paths {
     ) -> Option<Reason> {
         let sizes = self.sizes(key.version(), Toward::Narrow);
         let mtu = match stated_mtu(report, key.version(), &sizes) {
-            mtu @ IPV4_MTU_MIN.. if may_clear_df(key, &sizes) => mtu.max(sizes.floor),
+            mtu @ IPV4_MTU_MIN.. if may_clear_df(&key, &sizes) => mtu.max(sizes.floor),
             mtu => mtu,
         };
-        let at = self.open(now, key, Toward::Narrow);
+        let at = self.open(now, &key, Toward::Narrow);
         let path = self.paths.slot_mut(at);
         let before = path.size();
         if mtu == before && path.is_settled_since(now, LATE_ERRORS) {
@@ -345,7 +339,7 @@ impl Paths {
     ) -> Option<Reason> {
         let sizes = self.sizes(key.version(), Toward::Wide);
         let mtu = stated_mtu(report, key.version(), &sizes);
-        let at = self.open(now, key, Toward::Wide);
+        let at = self.open(now, &key, Toward::Wide);
         self.lower_by_error(now, at, mtu.max(sizes.floor), ledger);
         // The narrow host's own packets may be too long as well.
         (mtu >= self.links.narrow).then_some(Reason::IcmpUsed)
@@ -405,7 +399,7 @@ impl Paths {
 
     /// Takes the fate of a packet.
     #[inline(never)]
-    fn take(&mut self, now: Time, key: FlowKey, fate: Fate, rtt: Duration, ledger: &mut Ledger) {
+    fn take(&mut self, now: Time, key: &FlowKey, fate: Fate, rtt: Duration, ledger: &mut Ledger) {
         let at = self.open(now, key, Toward::Narrow);
         let path = self.paths.slot_mut(at);
         let (before, was_whole) = (path.size(), path.phase() == Phase::LinkMtu);
@@ -456,12 +450,12 @@ impl Paths {
         }
     }
 
-    fn find(&self, key: FlowKey, toward: Toward) -> Option<Handle> {
+    fn find(&self, key: &FlowKey, toward: Toward) -> Option<Handle> {
         self.paths.find(&PathKey::of(key, toward))
     }
 
     /// Returns the path of a connection toward this side, which is created if it is missing.
-    fn open(&mut self, now: Time, key: FlowKey, toward: Toward) -> Handle {
+    fn open(&mut self, now: Time, key: &FlowKey, toward: Toward) -> Handle {
         let key = PathKey::of(key, toward);
         let sizes = self.sizes(key.version, toward);
         match self.paths.find(&key) {
@@ -515,7 +509,7 @@ impl DataSegment {
 }
 
 impl PathKey {
-    fn of(key: FlowKey, toward: Toward) -> PathKey {
+    fn of(key: &FlowKey, toward: Toward) -> PathKey {
         let to = match toward {
             Toward::Narrow => key.narrow,
             Toward::Wide => key.wide,
@@ -544,7 +538,7 @@ fn stated_mtu(report: &TooBigReport, version: Version, sizes: &Sizes) -> u16 {
 }
 
 /// Whether packets for this path are sent without DF if it carries less than the floor. Each IPv6 path carries it.
-fn may_clear_df(key: FlowKey, sizes: &Sizes) -> bool {
+fn may_clear_df(key: &FlowKey, sizes: &Sizes) -> bool {
     key.version() == Version::V4 && sizes.floor >= IPV4_DF_MIN
 }
 
