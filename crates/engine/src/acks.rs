@@ -15,7 +15,6 @@
 //! those of connections with accurate ECN, whose acknowledgements carry a count.
 
 use crate::connections::Connections;
-use crate::delivery::DataSegment;
 use crate::flows::FlowKey;
 use crate::handshake::headers_len;
 use crate::last_ack::Advance;
@@ -93,7 +92,7 @@ impl Acks<'_> {
                 self.changed.push(Frame::Ip(packet));
             }
             _ => {
-                self.note_data(at, &packet, &facts);
+                self.note_data(at, &facts);
                 self.changed.push(Frame::Ip(packet));
             }
         }
@@ -134,10 +133,10 @@ impl Acks<'_> {
     }
 
     /// Records data of the host whose peer's acknowledgements are changed.
-    fn note_data(&mut self, at: Handle, packet: &Packet, facts: &TcpFacts) {
+    fn note_data(&mut self, at: Handle, facts: &TcpFacts) {
         let Some(handshake) = self.connections.flows.handshake_mut(at) else { return };
         let fin_len = u32::from(facts.flags & tcp::FIN != 0);
-        let end = DataSegment::of(packet, facts.seq).map_or(facts.seq, |sent| sent.end());
+        let end = facts.seq.wrapping_add(facts.payload_len);
         if facts.flags & (tcp::SYN | tcp::RST) == 0 {
             handshake.last_ack.peer_sent(end.wrapping_add(fin_len));
         }

@@ -25,6 +25,7 @@ use crate::keyed_hash::{Secret, TableKey};
 use crate::ledger::{Event, Ledger, Reason, Tally};
 use crate::table::{FairTable, Handle, Key};
 use crate::toward::Toward;
+use core::ops::Range;
 use core::time::Duration;
 use packet::icmp::TooBigReport;
 use packet::{Address, IPV4_DF_MIN, Packet, SegmentLimit, Time, Version, tcp};
@@ -101,7 +102,7 @@ impl Paths {
         self.now = now;
         let Some((segment, at)) = found.numbers().zip(found.at()) else { return };
         let Some((key, handshake)) = flows.keyed_handshake_mut(at) else { return };
-        let sent = DataSegment::of(packet, segment.seq);
+        let (headers_len, payload_len) = lens(packet).unwrap_or_default();
         let is_syn = segment.flags & tcp::SYN != 0;
         if is_syn {
             handshake.begin_data(&segment, toward);
@@ -110,17 +111,26 @@ impl Paths {
             match toward {
                 Toward::Narrow => _ = handshake.toward_wide.acknowledge(segment.ack),
                 Toward::Wide => {
-                    let has_data = is_syn || sent.is_some();
+                    let has_data = is_syn || payload_len > 0;
                     if let Some(fate) = handshake.delivery.acknowledge(now, segment.ack, has_data) {
                         self.take(now, key, fate, handshake.delivery.rtt(), ledger);
                     }
                 }
             }
         }
-        let Some(sent) = sent.filter(|_| !is_syn) else { return };
+        if is_syn || payload_len == 0 {
+            return;
+        }
         match toward {
-            Toward::Narrow => self.send_to_narrow(now, packet, &sent, key, &mut handshake.delivery, ledger),
-            Toward::Wide => self.send_to_wide(now, packet, &sent, key, &mut handshake.toward_wide, ledger),
+            Toward::Narrow => {
+                let wire_len = packet.wire_len().min(u16::MAX.into()) as u16;
+                let sent = DataSegment { wire_len, seq: segment.seq, payload_len, headers_len };
+                self.send_to_narrow(now, packet, &sent, key, &mut handshake.delivery, ledger);
+            }
+            Toward::Wide => {
+                let data = segment.seq..segment.seq.wrapping_add(payload_len);
+                self.send_to_wide(now, packet, data, key, &mut handshake.toward_wide, ledger);
+            }
         }
     }
 
@@ -150,13 +160,13 @@ impl Paths {
         &mut self,
         now: Time,
         packet: &mut Packet,
-        sent: &DataSegment,
+        data: Range<u32>,
         key: &FlowKey,
         in_flight: &mut InFlight,
         ledger: &mut Ledger,
     ) {
-        in_flight.extend_back_to(sent.seq);
-        in_flight.send(sent.seq, sent.end());
+        in_flight.extend_back_to(data.start);
+        in_flight.send(data.start, data.end);
         let [_, lowered_count] = self.lowered_counts;
         if lowered_count > 0
             && let Some(limit) = packet.segment_limit
@@ -495,19 +505,6 @@ impl LinkMtus {
     }
 }
 
-impl DataSegment {
-    /// Returns the facts of a TCP packet with this sequence number. `None` if it has no payload.
-    #[inline]
-    pub(crate) fn of(packet: &Packet, seq: u32) -> Option<DataSegment> {
-        let upper = packet.ip().upper?;
-        let bytes = packet.upper_bytes(upper);
-        let header_len = usize::from(*bytes.get(DATA_OFFSET_AT)? >> 4) * 4;
-        let payload_len = bytes.len().checked_sub(header_len).filter(|len| *len > 0)? as u32;
-        let wire_len = packet.wire_len().min(u16::MAX.into()) as u16;
-        Some(DataSegment { wire_len, seq, payload_len, headers_len: upper.at.saturating_add(header_len as u16) })
-    }
-}
-
 impl PathKey {
     fn of(key: &FlowKey, toward: Toward) -> PathKey {
         let to = match toward {
@@ -527,6 +524,16 @@ impl Key for PathKey {
         let to = self.to.number();
         table.hash([to as u64, (to >> 64) as u64, self.tags, self.version as u64, self.toward as u64, 0])
     }
+}
+
+/// Returns the lengths of a TCP packet's headers and of its payload, in bytes.
+#[inline]
+fn lens(packet: &Packet) -> Option<(u16, u32)> {
+    let upper = packet.ip().upper?;
+    let bytes = packet.upper_bytes(upper);
+    let header_len = usize::from(*bytes.get(DATA_OFFSET_AT)? >> 4) * 4;
+    let payload_len = bytes.len().checked_sub(header_len)?;
+    Some((upper.at.saturating_add(header_len as u16), payload_len as u32))
 }
 
 /// Returns the MTU that an ICMP error states, in bytes. Old IPv4 routers state none (RFC 1191 section 5).
