@@ -295,74 +295,65 @@ impl Paths {
                 let key = FlowKey::toward_narrow(report.source, report.destination, tags);
                 let handshake = flows.handshake(flows.by_key(&key)?)?;
                 let is_forged = is_of_destination || !handshake.delivery.data().contains(report.seq);
-                if is_forged || report.mtu >= report.quoted_len {
-                    return Some(Reason::IcmpRefused);
+                match self.credible_mtu(&report, &key, about).filter(|_| !is_forged) {
+                    Some(mtu) => self.take_narrow_error(now, mtu, &key, ledger),
+                    None => Some(Reason::IcmpRefused),
                 }
-                self.take_narrow_error(now, &report, key, ledger)
             }
             Toward::Wide => {
                 let key = FlowKey::toward_narrow(report.destination, report.source, tags);
                 let handshake = flows.handshake(flows.by_key(&key)?)?;
                 let is_forged = is_of_destination || !handshake.toward_wide.contains(report.seq);
-                if is_forged || report.mtu >= report.quoted_len {
+                match self.credible_mtu(&report, &key, about).filter(|_| !is_forged) {
+                    Some(mtu) => self.take_wide_error(now, mtu, &key, ledger),
                     // Only the border sends packets above the narrow MTU.
-                    return (report.quoted_len > self.links.narrow).then_some(Reason::IcmpRefused);
+                    None => (report.quoted_len > self.links.narrow).then_some(Reason::IcmpRefused),
                 }
-                self.take_wide_error(now, &report, key, ledger)
             }
         }
     }
 
-    /// Takes a credible ICMP error about a packet toward a narrow host.
-    fn take_narrow_error(
-        &mut self,
-        now: Time,
-        report: &TooBigReport,
-        key: FlowKey,
-        ledger: &mut Ledger,
-    ) -> Option<Reason> {
-        let sizes = self.sizes(key.version(), Toward::Narrow);
-        let mtu = match stated_mtu(report, key.version(), &sizes) {
-            mtu @ IPV4_MTU_MIN.. if may_clear_df(&key, &sizes) => mtu.max(sizes.floor),
-            mtu => mtu,
+    /// Returns the MTU that an ICMP error states, in bytes. `None` if no path has it, or if it allows the quoted packet.
+    fn credible_mtu(&self, report: &TooBigReport, key: &FlowKey, about: Toward) -> Option<u16> {
+        let sizes = self.sizes(key.version(), about);
+        let mtu = match (report.mtu, key.version()) {
+            // Old routers state none (RFC 1191 section 5).
+            (0, Version::V4) => plateau_below(report.quoted_len, sizes.floor),
+            (mtu @ IPV4_MTU_MIN.., Version::V4) if sizes.floor >= IPV4_DF_MIN => mtu,
+            (mtu, _) if mtu >= sizes.floor => mtu,
+            _ => return None,
         };
-        let at = self.open(now, &key, Toward::Narrow);
+        (report.mtu < report.quoted_len).then_some(mtu.max(sizes.floor))
+    }
+
+    /// Takes a credible ICMP error about a packet toward a narrow host.
+    fn take_narrow_error(&mut self, now: Time, mtu: u16, key: &FlowKey, ledger: &mut Ledger) -> Option<Reason> {
+        let at = self.open(now, key, Toward::Narrow);
         let path = self.paths.slot_mut(at);
-        let before = path.size();
-        if mtu == before && path.is_settled_since(now, LATE_ERRORS) {
+        if mtu == path.size() && path.is_settled_since(now, LATE_ERRORS) {
             // The packet was not cut to this size, so its host must send shorter ones.
             return None;
         }
-        let is_lowered = self.lower_by_error(now, at, mtu, ledger);
+        self.lower_by_error(now, at, mtu, ledger);
         // Several errors may answer one flight of packets.
-        let is_late = mtu >= before && mtu >= sizes.floor;
-        Some(if is_lowered || is_late { Reason::IcmpUsed } else { Reason::IcmpRefused })
+        Some(Reason::IcmpUsed)
     }
 
     /// Takes a credible ICMP error about a packet toward a wide host. The border may have joined it.
-    fn take_wide_error(
-        &mut self,
-        now: Time,
-        report: &TooBigReport,
-        key: FlowKey,
-        ledger: &mut Ledger,
-    ) -> Option<Reason> {
-        let sizes = self.sizes(key.version(), Toward::Wide);
-        let mtu = stated_mtu(report, key.version(), &sizes);
-        let at = self.open(now, &key, Toward::Wide);
-        self.lower_by_error(now, at, mtu.max(sizes.floor), ledger);
+    fn take_wide_error(&mut self, now: Time, mtu: u16, key: &FlowKey, ledger: &mut Ledger) -> Option<Reason> {
+        let at = self.open(now, key, Toward::Wide);
+        self.lower_by_error(now, at, mtu, ledger);
         // The narrow host's own packets may be too long as well.
         (mtu >= self.links.narrow).then_some(Reason::IcmpUsed)
     }
 
-    /// Lowers the size of a path to an MTU that an ICMP error states. Returns whether the size decreased.
-    fn lower_by_error(&mut self, now: Time, at: Handle, mtu: u16, ledger: &mut Ledger) -> bool {
+    /// Lowers the size of a path to an MTU that an ICMP error states.
+    fn lower_by_error(&mut self, now: Time, at: Handle, mtu: u16, ledger: &mut Ledger) {
         let path = self.paths.slot_mut(at);
         let (before, was_whole) = (path.size(), path.phase() == Phase::LinkMtu);
-        let is_lowered = path.too_big(now, mtu);
+        path.too_big(now, mtu);
         self.note_change(now, at, before, was_whole, ledger, Event::PathLoweredIcmp);
         self.keep_limit();
-        is_lowered
     }
 
     /// Returns the connections that lost data since the last call. Their packets must be received here, so that
@@ -534,14 +525,6 @@ fn lens(packet: &Packet) -> Option<(u16, u32)> {
     let header_len = usize::from(*bytes.get(DATA_OFFSET_AT)? >> 4) * 4;
     let payload_len = bytes.len().checked_sub(header_len)?;
     Some((upper.at.saturating_add(header_len as u16), payload_len as u32))
-}
-
-/// Returns the MTU that an ICMP error states, in bytes. Old IPv4 routers state none (RFC 1191 section 5).
-fn stated_mtu(report: &TooBigReport, version: Version, sizes: &Sizes) -> u16 {
-    match report.mtu {
-        0 if version == Version::V4 => plateau_below(report.quoted_len, sizes.floor),
-        mtu => mtu,
-    }
 }
 
 /// Whether packets for this path are sent without DF if it carries less than the floor. Each IPv6 path carries it.

@@ -25,7 +25,8 @@ impl Toward {
         if direction == Toward::Narrow.direction() { Toward::Narrow } else { Toward::Wide }
     }
 
-    pub(crate) fn other(self) -> Toward {
+    /// Returns the opposite side.
+    pub const fn other(self) -> Toward {
         match self {
             Toward::Wide => Toward::Narrow,
             Toward::Narrow => Toward::Wide,

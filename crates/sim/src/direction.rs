@@ -74,6 +74,8 @@ pub struct Directions {
     begun: Time,
     /// The MTU of each side at the start, in bytes. No change of the MTU exceeds it.
     mtus_max: Vec<usize>,
+    /// The wires behind each side of a gateway.
+    pub wires_behind: Vec<Vec<usize>>,
 }
 
 impl Directions {
@@ -87,7 +89,8 @@ impl Directions {
     ) -> Directions {
         let engine = Engine::new(settings, secrets, || Pool::new(pool_limit));
         let mtus_max = settings.sides.iter().map(|side| side.mtu.into()).collect();
-        Directions { engine, secrets, batch: Batch::default(), all, bug, begun: Time::NEVER, mtus_max }
+        let (batch, wires_behind) = (Batch::default(), Vec::new());
+        Directions { engine, secrets, batch, all, bug, begun: Time::NEVER, mtus_max, wires_behind }
     }
 
     /// Processes a batch: `frames` for direction `at` that were received on `port` at the same time.

@@ -51,7 +51,9 @@ impl Gateway {
             direction.bug = bug;
             direction
         });
-        let directions = Directions::new(&settings, Secrets::both(secret), config.pool, directions.into(), bug);
+        let mut directions = Directions::new(&settings, Secrets::both(secret), config.pool, directions.into(), bug);
+        directions.wires_behind =
+            [Toward::Narrow, Toward::Wide].map(|toward| net.wires_behind(wires[end(toward)])).into();
         Gateway { directions, wires, config: config.clone(), node, is_only: true }
     }
 

@@ -42,8 +42,6 @@ pub struct Net {
     pub has_malformed: bool,
     /// Whether any wire loses long frames more often than short ones.
     pub loses_by_len: bool,
-    /// The smallest MTU of any link so far, in bytes.
-    pub least_mtu: usize,
     /// Number of paths behind borders whose packet size is lowered at the end.
     pub lowered_path_count: usize,
     /// The first violation of a law; `None` if all laws held.
@@ -75,6 +73,8 @@ pub struct Attachment {
     pub port: usize,
     /// The link's MTU, in bytes.
     pub mtu: usize,
+    /// The smallest MTU of the link so far, in bytes.
+    pub least_mtu: usize,
     /// Whether the link is up.
     pub is_up: bool,
     /// Frames dropped because the link was down.
@@ -97,6 +97,7 @@ impl Attachment {
             to,
             port,
             mtu,
+            least_mtu: mtu,
             is_up: true,
             down_count: 0,
             cut_off: Tally::default(),
@@ -108,6 +109,20 @@ impl Attachment {
 }
 
 impl Net {
+    /// Numbers of this wire and of all behind it, up to the node that transmits on it.
+    pub fn wires_behind(&self, wire: usize) -> Vec<usize> {
+        let (start, from) = (wire, self.wires[wire ^ 1].to);
+        let mut behind = vec![start];
+        let mut seen = 0;
+        while let Some(wire) = behind.get(seen).copied() {
+            let at = self.wires[wire].to;
+            let next = (0..self.wires.len()).filter(|next| at != from && self.wires[next ^ 1].to == at);
+            behind.extend(next.filter(|next| !behind.contains(next)).collect::<Vec<_>>());
+            seen += 1;
+        }
+        behind
+    }
+
     /// Transmits a frame of `len` bytes on wire `number`; `write` fills in the bytes.
     #[inline]
     pub fn put(&mut self, number: usize, len: usize, write: impl FnOnce(&mut [u8])) {

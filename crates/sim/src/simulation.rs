@@ -159,7 +159,6 @@ impl Simulation {
             may_damage: shapes().any(|shape| shape.bit_errors > 0.0),
             loses_by_len: shapes().any(LinkShape::loses_by_len),
             lowered_path_count: 0,
-            least_mtu: topology.links.iter().map(|link| link.mtu.into()).min().unwrap_or(0),
             broken: None,
             is_thorough: *is_thorough,
         };
@@ -495,8 +494,8 @@ fn change(net: &mut Net, nodes: &mut [Node], topology: &Topology, change: Change
             To::Down => net.wires[wire].is_up = false,
             To::Up => net.wires[wire].is_up = true,
             To::Mtu(mtu) => {
-                net.wires[wire].mtu = mtu.into();
-                net.least_mtu = net.least_mtu.min(mtu.into());
+                let wire = &mut net.wires[wire];
+                (wire.mtu, wire.least_mtu) = (mtu.into(), wire.least_mtu.min(mtu.into()));
             }
         }
     }

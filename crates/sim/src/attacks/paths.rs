@@ -20,30 +20,33 @@ use packet::Sum;
 
 /// rel:A29: blind ICMP errors, and errors of a sender who knows a connection and its data in flight but states
 /// something impossible. None may change the size of a packet. A correct error then must, and a later one with a
-/// larger MTU may not raise it again.
+/// larger MTU may not raise it again. The errors are about packets that the border cut, and about those it made longer.
 pub fn blind_errors(field: &mut Field) -> Verdict {
-    for is_v6 in [false, true] {
+    for (is_v6, about) in [false, true].into_iter().flat_map(|is_v6| BOTH.map(|about| (is_v6, about))) {
         let mut testbed = field.border();
         let mut now = Clock::default();
         let mut conversation = Conversation::open(&mut testbed, &mut now, is_v6, 1, field.rng.number())?;
-        let before = conversation.send(&mut testbed, &mut now)?;
-        for turn in 0..field.times(5_000_000, 1_000) {
-            let forged = conversation.forged(field, &before);
-            testbed.push(now.tick(), Toward::Wide, &forged)?;
+        let before = conversation.send(&mut testbed, &mut now, about)?;
+        for turn in 0..field.times(2_500_000, 1_000) {
+            let forged = conversation.forged(field, &before, about);
+            testbed.push(now.tick(), about.other(), &forged)?;
             holds(!testbed.left().any(|out| out.is_answer), || "a forged ICMP error is answered".to_owned())?;
             if turn % 1_000 == 0 {
-                conversation.check_lens(&mut testbed, &mut now, &lens(&before))?;
+                conversation.check_lens(&mut testbed, &mut now, about, &lens(&before))?;
             }
         }
-        let used = testbed.retired(Reason::IcmpUsed);
+        let used = testbed.ledger(about.other()).retired(Reason::IcmpUsed).packets;
         holds(used == 0, || format!("{used} forged ICMP errors were used"))?;
-        let cuts = conversation.send(&mut testbed, &mut now)?;
-        testbed.push(now.tick(), Toward::Wide, &conversation.error(ROUTER, &cuts[1], 1_400))?;
-        let after = lens(&conversation.send(&mut testbed, &mut now)?);
-        holds(after.iter().max() == Some(&1_400), || format!("a correct ICMP error has no effect: {after:?}"))?;
-        testbed.push(now.tick(), Toward::Wide, &conversation.error(ROUTER, &cuts[1], 1_450))?;
-        let after = lens(&conversation.send(&mut testbed, &mut now)?);
-        holds(after.iter().max() == Some(&1_400), || format!("an ICMP error raises a size: {after:?}"))?;
+        let sent = conversation.send(&mut testbed, &mut now, about)?;
+        // Segments of a narrow host fill no more than two thirds of such a packet, or all of it.
+        let (least, mtu) = if about == Toward::Narrow { (1_400, 1_400) } else { (2_500, 4_000) };
+        testbed.push(now.tick(), about.other(), &conversation.error(ROUTER, &sent[0], mtu, about))?;
+        let after = lens(&conversation.send(&mut testbed, &mut now, about)?);
+        let is_obeyed = after.iter().max().is_some_and(|len| (least..=usize::from(mtu)).contains(len));
+        holds(is_obeyed, || format!("a correct ICMP error has no effect: {after:?}"))?;
+        testbed.push(now.tick(), about.other(), &conversation.error(ROUTER, &sent[0], mtu + 50, about))?;
+        let later = lens(&conversation.send(&mut testbed, &mut now, about)?);
+        holds(later == after, || format!("an ICMP error raises a size: {later:?}"))?;
         field.end(&mut testbed)?;
     }
     Ok(())
@@ -82,12 +85,12 @@ fn transcript(
     let victim = Conversation::open(testbed, &mut now, is_v6, 1, seq)?;
     let mut victim = Conversation { port, ..victim };
     victim.shake_hands(testbed, &mut now)?;
-    let cuts = victim.send(testbed, &mut now)?;
+    let cuts = victim.send(testbed, &mut now, Toward::Narrow)?;
     let mut own = Vec::new();
     for host in 2..12 {
         let mut conversation = Conversation::open(testbed, &mut now, is_v6, host, seq)?;
-        let cuts = conversation.send(testbed, &mut now)?;
-        testbed.push(now.tick(), Toward::Wide, &conversation.error(ROUTER, &cuts[1], 1_400))?;
+        let cuts = conversation.send(testbed, &mut now, Toward::Narrow)?;
+        testbed.push(now.tick(), Toward::Wide, &conversation.error(ROUTER, &cuts[1], 1_400, Toward::Narrow))?;
         own.push(conversation);
     }
     let mut seen = Vec::new();
@@ -96,11 +99,11 @@ fn transcript(
         let mut quoted = cuts[1].clone();
         quoted[upper_at + 2..upper_at + 4].copy_from_slice(&u16::to_be_bytes(port));
         quoted[upper_at + 4..upper_at + 8].copy_from_slice(&seq.to_be_bytes());
-        testbed.push(now.tick(), Toward::Wide, &victim.error(ROUTER, &quoted, 1_300))?;
+        testbed.push(now.tick(), Toward::Wide, &victim.error(ROUTER, &quoted, 1_300, Toward::Narrow))?;
         seen.extend(testbed.left().filter(|out| out.is_answer).map(|out| out.frame.to_vec()));
     }
     for conversation in &mut own {
-        seen.extend(conversation.send(testbed, &mut now)?);
+        seen.extend(conversation.send(testbed, &mut now, Toward::Narrow)?);
     }
     Ok(seen)
 }
@@ -113,15 +116,15 @@ pub fn filled_table(field: &mut Field) -> Verdict {
         let mut testbed = field.border();
         let mut now = Clock::default();
         let mut victim = Conversation::open(&mut testbed, &mut now, is_v6, VICTIM, 7)?;
-        let cuts = victim.send(&mut testbed, &mut now)?;
-        testbed.push(now.tick(), Toward::Wide, &victim.error(ROUTER, &cuts[1], 1_400))?;
+        let cuts = victim.send(&mut testbed, &mut now, Toward::Narrow)?;
+        testbed.push(now.tick(), Toward::Wide, &victim.error(ROUTER, &cuts[1], 1_400, Toward::Narrow))?;
         let charged = testbed.charged_for_connections();
-        let stranger = Conversation { is_v6, host: 0, port: 80, seq: 0, id: 0 };
+        let stranger = Conversation { is_v6, host: 0, port: 80, seqs: [0; 2], id: 0 };
         for number in 0..field.times(5_000_000, 2_000) {
             let mut quoted = cuts[1].clone();
             let last = if is_v6 { 40 } else { 20 };
             quoted[last - 4..last].copy_from_slice(&(number as u32).to_be_bytes());
-            testbed.push(now.tick(), Toward::Wide, &stranger.error(ROUTER, &quoted, 1_300))?;
+            testbed.push(now.tick(), Toward::Wide, &stranger.error(ROUTER, &quoted, 1_300, Toward::Narrow))?;
         }
         let after = testbed.charged_for_connections();
         holds(after == charged, || format!("errors about no connection are charged: {charged} B, then {after} B"))?;
@@ -129,18 +132,18 @@ pub fn filled_table(field: &mut Field) -> Verdict {
         for host in 1..field.times(20_000, 400) as u16 {
             let before = testbed.charged_for_connections();
             let mut own = Conversation::open(&mut testbed, &mut now, is_v6, host, 9)?;
-            let cuts = own.send(&mut testbed, &mut now)?;
-            testbed.push(now.tick(), Toward::Wide, &own.error(ROUTER, &cuts[1], 1_300))?;
+            let cuts = own.send(&mut testbed, &mut now, Toward::Narrow)?;
+            testbed.push(now.tick(), Toward::Wide, &own.error(ROUTER, &cuts[1], 1_300, Toward::Narrow))?;
             growth = testbed.charged_for_connections().saturating_sub(before);
         }
         // Each further host takes the memory of an older one.
         let is_full = growth == 0;
         // So many connections may displace the victim's own. Its path serves the next one.
         let mut again = Conversation::open(&mut testbed, &mut now, is_v6, VICTIM, 8)?;
-        let mut cuts = again.send(&mut testbed, &mut now)?;
+        let mut cuts = again.send(&mut testbed, &mut now, Toward::Narrow)?;
         if is_full {
-            testbed.push(now.tick(), Toward::Wide, &again.error(ROUTER, &cuts[1], 1_400))?;
-            cuts = again.send(&mut testbed, &mut now)?;
+            testbed.push(now.tick(), Toward::Wide, &again.error(ROUTER, &cuts[1], 1_400, Toward::Narrow))?;
+            cuts = again.send(&mut testbed, &mut now, Toward::Narrow)?;
         }
         let lens = lens(&cuts);
         holds(lens.iter().max() == Some(&1_400), || format!("a flood of errors displaces another path: {lens:?}"))?;
@@ -200,44 +203,60 @@ struct Conversation {
     is_v6: bool,
     host: u16,
     port: u16,
-    seq: u32,
+    /// The next bytes of the data in each direction.
+    seqs: [u32; 2],
     id: u32,
 }
 
 impl Conversation {
     /// Opens a connection.
     fn open(testbed: &mut Rig, now: &mut Clock, is_v6: bool, host: u16, seed: u64) -> Result<Conversation, String> {
-        let mut conversation = Conversation { is_v6, host, port: 80, seq: seed as u32, id: 0 };
+        let mut conversation = Conversation { is_v6, host, port: 80, seqs: [seed as u32, 1], id: 0 };
         conversation.shake_hands(testbed, now)?;
         Ok(conversation)
     }
 
     fn shake_hands(&mut self, testbed: &mut Rig, now: &mut Clock) -> Verdict {
         let syn = |seq, ack, flags, options| Tcp { ports: [0; 2], seq, ack, flags, window: 1_000, options };
-        let seq = self.seq;
-        let first = self.frame(Toward::Narrow, syn(seq, 0, SYN, &[2, 4, 34, 246]), &[]);
-        let second = self.frame(Toward::Wide, syn(1, seq.wrapping_add(1), SYN | ACK, &[2, 4, 5, 180]), &[]);
-        self.seq = seq.wrapping_add(1);
-        let third = self.frame(Toward::Narrow, syn(self.seq, 2, ACK, &[]), &[]);
+        let [narrow, wide] = [Toward::Narrow, Toward::Wide].map(Toward::direction);
+        let seqs = self.seqs;
+        self.seqs = seqs.map(|seq| seq.wrapping_add(1));
+        let first = self.frame(Toward::Narrow, syn(seqs[narrow], 0, SYN, &[2, 4, 34, 246]), &[]);
+        let second = syn(seqs[wide], self.seqs[narrow], SYN | ACK, &[2, 4, 5, 180]);
+        let second = self.frame(Toward::Wide, second, &[]);
+        let third = self.frame(Toward::Narrow, syn(self.seqs[narrow], self.seqs[wide], ACK, &[]), &[]);
         testbed.push(now.tick(), Toward::Narrow, &first)?;
         testbed.push(now.tick(), Toward::Wide, &second)?;
         testbed.push(now.tick(), Toward::Narrow, &third)
     }
 
-    /// Sends a wide segment, and returns the packets that leave toward the narrow host.
-    fn send(&mut self, testbed: &mut Rig, now: &mut Clock) -> Result<Vec<Vec<u8>>, String> {
-        let said = Tcp { ack: 2, ..Tcp::of([0; 2], self.seq) };
-        let frame = self.frame(Toward::Narrow, said, &craft::bytes(u64::from(self.seq), SEGMENT_LEN));
-        self.seq = self.seq.wrapping_add(SEGMENT_LEN as u32);
-        testbed.push(now.tick(), Toward::Narrow, &frame)?;
-        let left: Vec<_> = testbed.left().map(|out| out.frame.to_vec()).collect();
-        holds(left.len() > 1, || format!("a wide segment leaves in {} packets", left.len()))?;
+    /// Sends data toward this side: one segment of a wide host, or segments of a narrow one that fill a wide packet.
+    /// Returns the packets that leave.
+    fn send(&mut self, testbed: &mut Rig, now: &mut Clock, toward: Toward) -> Result<Vec<Vec<u8>>, String> {
+        let (len, count) = if toward == Toward::Narrow { (SEGMENT_LEN, 1) } else { (NARROW_SEGMENT_LEN, 6) };
+        let mut frames = Vec::new();
+        for _ in 0..count {
+            let seq = self.next_seq(toward);
+            let said = Tcp { ack: self.next_seq(toward.other()), ..Tcp::of([0; 2], seq) };
+            frames.push(self.frame(toward, said, &craft::bytes(u64::from(seq), len)));
+            self.seqs[toward.direction()] = seq.wrapping_add(len as u32);
+        }
+        testbed.push_burst(now.tick(), toward, frames.iter().map(Vec::as_slice))?;
+        let mut left: Vec<_> = testbed.left().map(|out| out.frame.to_vec()).collect();
+        testbed.rest()?;
+        left.extend(testbed.left().map(|out| out.frame.to_vec()));
+        holds(!left.is_empty(), || "no data leaves".to_owned())?;
         Ok(left)
     }
 
-    /// Checks that a wide segment leaves in packets of these lengths.
-    fn check_lens(&mut self, testbed: &mut Rig, now: &mut Clock, expected: &[usize]) -> Verdict {
-        let lens = lens(&self.send(testbed, now)?);
+    /// The next byte of the data toward this side.
+    fn next_seq(&self, toward: Toward) -> u32 {
+        self.seqs[toward.direction()]
+    }
+
+    /// Checks that data toward this side leaves in packets of these lengths.
+    fn check_lens(&mut self, testbed: &mut Rig, now: &mut Clock, toward: Toward, expected: &[usize]) -> Verdict {
+        let lens = lens(&self.send(testbed, now, toward)?);
         holds(lens == expected, || format!("forged ICMP errors change the packet lengths to {lens:?}"))
     }
 
@@ -252,14 +271,15 @@ impl Conversation {
         craft::segment(&head, &Tcp { ports, ..said }, payload)
     }
 
-    /// The ICMP error "too big" of host `from` about a packet.
-    fn error(&self, from: u16, about: &[u8], mtu: u16) -> Vec<u8> {
+    /// The ICMP error "too big" of host `from` about a packet that was sent toward this side.
+    fn error(&self, from: u16, quoted: &[u8], mtu: u16, about: Toward) -> Vec<u8> {
         let protocol = if self.is_v6 { ICMPV6 } else { ICMP };
-        let head = head(self.is_v6, from, WIDE, protocol, 9);
+        let to = if about == Toward::Narrow { WIDE } else { self.host };
+        let head = head(self.is_v6, from, to, protocol, 9);
         let [kind, code] = if self.is_v6 { [2, 0] } else { [3, 4] };
         let mut upper = vec![kind, code, 0, 0, 0, 0];
         upper.extend(mtu.to_be_bytes());
-        upper.extend(&about[..about.len().min(QUOTE_LEN)]);
+        upper.extend(&quoted[..quoted.len().min(QUOTE_LEN)]);
         if self.is_v6 {
             craft::seal(&head, &mut upper, 2);
         } else {
@@ -270,7 +290,7 @@ impl Conversation {
     }
 
     /// An error that is not to be believed, about one of the packets in flight.
-    fn forged(&self, field: &mut Field, cuts: &[Vec<u8>]) -> Vec<u8> {
+    fn forged(&self, field: &mut Field, cuts: &[Vec<u8>], about: Toward) -> Vec<u8> {
         let dice = &mut field.rng;
         let upper_at = if self.is_v6 { 40 } else { 20 };
         let (least, floor) = if self.is_v6 { (1_280, 1_280) } else { (68, 552) };
@@ -287,25 +307,28 @@ impl Conversation {
             }
             // The sequence number is outside of the data in flight.
             1 => {
-                let (first, last) = (wire::long(&cuts[0], upper_at + 4), self.seq);
+                let (first, last) = (wire::long(&cuts[0], upper_at + 4), self.next_seq(about));
                 let in_flight = u64::from(last.wrapping_sub(first));
                 let ahead = dice.below((1 << 32) - in_flight) as u32;
                 put(4, &last.wrapping_add(ahead).to_be_bytes());
             }
             // The packet was not too long for the stated MTU.
-            2 => return self.error(ROUTER, &quoted, dice.from(len, 65_535) as u16),
+            2 => return self.error(ROUTER, &quoted, dice.from(len, 65_535) as u16, about),
             // No path has such an MTU. In ICMPv4, zero is the MTU of old routers.
-            3 => return self.error(ROUTER, &quoted, dice.from(1, least - 1) as u16),
+            3 => return self.error(ROUTER, &quoted, dice.from(1, least - 1) as u16, about),
             // The receiver itself has no reason to refuse a packet.
-            4 => return self.error(self.host, &quoted, mtu),
+            4 => {
+                let receiver = if about == Toward::Narrow { self.host } else { WIDE };
+                return self.error(receiver, &quoted, mtu, about);
+            }
             // The checksum is wrong.
             _ => {
-                let mut error = self.error(ROUTER, &quoted, mtu);
+                let mut error = self.error(ROUTER, &quoted, mtu, about);
                 error[upper_at + 2] ^= 1 << dice.below(8);
                 return error;
             }
         }
-        self.error(ROUTER, &quoted, mtu)
+        self.error(ROUTER, &quoted, mtu, about)
     }
 }
 
@@ -320,5 +343,9 @@ const ROUTER: u16 = 20_501;
 const VICTIM: u16 = 30_000;
 /// Payload of a wide segment, in bytes.
 const SEGMENT_LEN: usize = 8_900;
+/// Payload of a narrow segment, in bytes.
+const NARROW_SEGMENT_LEN: usize = 1_440;
+/// Both sides of a border.
+const BOTH: [Toward; 2] = [Toward::Narrow, Toward::Wide];
 /// Quoted bytes in an ICMP error.
 const QUOTE_LEN: usize = 128;

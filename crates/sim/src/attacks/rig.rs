@@ -115,7 +115,7 @@ impl Rig {
     }
 
     /// Processes several attack frames at the same time.
-    fn push_burst<'a>(
+    pub fn push_burst<'a>(
         &mut self,
         at: Duration,
         toward: Toward,
@@ -301,8 +301,7 @@ impl Rig {
             packet.tag = now.nanos() + 1;
         }
         engine.push(*now, direction, batch);
-        let other = if toward == Toward::Wide { Toward::Narrow } else { Toward::Wide };
-        self.drain(other)?;
+        self.drain(toward.other())?;
         self.drain(toward)
     }
 

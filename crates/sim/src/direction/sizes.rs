@@ -10,7 +10,7 @@ impl Directions {
     /// lowered only if some link is narrower than the gateway's own. ICMP errors return from the packets' side.
     pub(super) fn check_sizes(&mut self, net: &mut Net) {
         net.looked(Law::Sizes);
-        let Directions { engine, all, mtus_max, .. } = self;
+        let Directions { engine, all, mtus_max, wires_behind, .. } = self;
         let is_spoilt = net.is_spoilt();
         for direction in all.iter_mut() {
             let [shorter, repeats] = direction.news_of_sizes(engine);
@@ -32,7 +32,6 @@ impl Directions {
                 format!("paths were lowered {by_loss} times by losses, but only {repeats} packets repeated data")
             });
         }
-        let least = net.least_mtu;
         for direction in all {
             let (by_icmp, errors) = (of(direction.at, Event::PathLoweredIcmp), direction.watch.too_big_count);
             if by_icmp > errors {
@@ -43,11 +42,13 @@ impl Directions {
             let about = 1 - direction.at.min(1);
             let by_loss = if about == Toward::Narrow.direction() && !net.loses_by_len { by_loss } else { 0 };
             let mtu_max = mtus_max.get(about).copied().unwrap_or(0);
+            let behind = wires_behind.get(about).into_iter().flatten();
+            let least = behind.map(|wire| net.wires[*wire].least_mtu).min().unwrap_or(0);
             if least >= mtu_max && by_icmp + by_loss > 0 {
                 net.breaks(Law::Sizes, || {
                     format!(
                         "a path was lowered {by_loss} times by losses and {by_icmp} times by ICMP errors, but no link \
-                         has less than {least} bytes, and the gateway's own has {mtu_max}"
+                         behind has less than {least} bytes, and the gateway's own has {mtu_max}"
                     )
                 });
             }
