@@ -15,8 +15,9 @@ use lab::emulator::{CalibrationRun, Outcome, Scheduling};
 use lab::experiments::{
     self, AcksSettings, Algorithm, AttacksSettings, BorderSettings, Differential, DifferentialSettings,
     DipsSettings, FairnessSettings, FloodsSettings, HoldSettings, LifecycleEvent, LifecycleSettings,
-    PathChangeSettings, PathMiddle, PingPongSettings, Receiving, Scene, SegmentSizesSettings, SoakSettings,
-    SwarmSettings, TcpSettings, TransparencySettings, WideInterfaceSettings, WorkersSettings,
+    PathChangeSettings, PathMiddle, PingPongSettings, ReceiveOffloadSettings, Receiving, Scene,
+    SegmentSizesSettings, SoakSettings, SwarmSettings, TcpSettings, TransparencySettings, WideInterfaceSettings,
+    WorkersSettings,
 };
 use lab::traffic::Writes;
 use linux::namespace::become_own_root;
@@ -109,6 +110,19 @@ fn measure(experiment: &Experiment, json: bool) -> io::Result<Status> {
         Experiment::Fairness(args) => {
             let settings = FairnessSettings { rounds: args.rounds, flows: args.flows, stretch: args.seconds };
             let outcome = experiments::fairness(&settings, tell)?;
+            draw(args.svg.as_deref(), || outcome.chart())?;
+            shown(&progress, json, &outcome, outcome.is_good())
+        }
+        Experiment::ReceiveOffload(args) => {
+            let usual = ReceiveOffloadSettings::default();
+            let flows: Vec<_> = args.flows.iter().map(|count| *count as usize).collect();
+            let settings = ReceiveOffloadSettings {
+                live_connections: if flows.is_empty() { usual.live_connections } else { flows },
+                rounds: args.live,
+                stretch: args.seconds,
+                ..usual
+            };
+            let outcome = experiments::receive_offload(&settings, tell)?;
             draw(args.svg.as_deref(), || outcome.chart())?;
             shown(&progress, json, &outcome, outcome.is_good())
         }

@@ -197,6 +197,16 @@ Examples:
   wideload lab fairness --rounds 1 --flows 16 --svg fairness.svg
 
 Exit status: 0 `fair` has an index of at least 0.95 and a lower 99th percentile than `fifo`; 1 otherwise.";
+pub(super) const RECEIVE_OFFLOAD_HELP: &str = "\
+The first two tables are about a simulated NIC with one DMA engine and 13 receiving threads: its goodput with and without \
+receive offload, and the figures of the paper that describes it. With --live, narrow hosts send to a wide one through \
+a border with one worker and without flow offload, with and without coalescing. This needs root.
+
+Examples:
+  wideload lab receive-offload --svg offload.svg
+  wideload lab receive-offload --live 3 --flows 1,64
+
+Exit status: 0 the paper's figures are reproduced, and no law was broken; 1 otherwise.";
 pub(super) const PING_PONG_HELP: &str = "\
 A message of 64 bytes crosses to another host and back, over TCP and UDP, before the next one is sent. A bridge and a border take turns, \
 then a stock interface and a wide one. Wideload coalesces with all flows exempt from holding, with `hold = \"adaptive\"` or `hold = \"10ms\"`. The table \

@@ -2,8 +2,8 @@
 
 use super::help::{
     ACKS_HELP, ATTACKS_HELP, BORDER_HELP, CALIBRATE_HELP, DIFFERENTIAL_HELP, DIPS_HELP, FAIRNESS_HELP, FLOODS_HELP,
-    HOLD_HELP, LIFECYCLE_HELP, LINK_HELP, NETWORK_HELP, PATH_CHANGE_HELP, PING_PONG_HELP, SEGMENT_SIZES_HELP,
-    SOAK_HELP, SWARM_HELP, TCP_HELP, TRANSPARENCY_HELP, WIDE_INTERFACE_HELP, WORKERS_HELP,
+    HOLD_HELP, LIFECYCLE_HELP, LINK_HELP, NETWORK_HELP, PATH_CHANGE_HELP, PING_PONG_HELP, RECEIVE_OFFLOAD_HELP,
+    SEGMENT_SIZES_HELP, SOAK_HELP, SWARM_HELP, TCP_HELP, TRANSPARENCY_HELP, WIDE_INTERFACE_HELP, WORKERS_HELP,
 };
 use super::values::{case_count, flow_count, minutes, packet_count, rounds, seconds, share, transfer_len};
 use clap::{Parser, Subcommand, ValueEnum};
@@ -82,6 +82,9 @@ pub enum Experiment {
     /// Measure the delay of SYNs and the shares of flows
     #[command(after_help = FAIRNESS_HELP)]
     Fairness(FairnessArgs),
+    /// Measure goodput by number of connections, with and without coalescing
+    #[command(after_help = RECEIVE_OFFLOAD_HELP)]
+    ReceiveOffload(ReceiveOffloadArgs),
     /// Measure the delay that holding adds to small messages
     #[command(after_help = PING_PONG_HELP)]
     PingPong {
@@ -167,6 +170,26 @@ pub struct FairnessArgs {
     pub seconds: Duration,
 
     /// Write a picture of the delays
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+}
+
+/// The arguments of `wideload lab receive-offload`.
+#[derive(Debug, Parser)]
+pub struct ReceiveOffloadArgs {
+    /// Measurements of a border for each figure
+    #[arg(long, default_value_t = 0)]
+    pub live: usize,
+
+    /// Numbers of connections through the border, separated by commas [default: 1,4,16,64]
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub flows: Vec<u64>,
+
+    /// Duration of each measurement of the border, in seconds
+    #[arg(long, default_value = "2", value_parser = seconds)]
+    pub seconds: Duration,
+
+    /// Write a picture of the goodput
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
 }

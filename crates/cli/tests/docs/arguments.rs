@@ -88,7 +88,7 @@ fn missing_call(name: &str, place: &str, call: &str) -> Option<String> {
 const FOLDERS: [&str; 4] = ["captures/", "packaging/", "crates/", "docs/"];
 
 /// Commands that measure for long, the place that runs each of them in a short form, and its call there.
-const MEASURES: [(&str, &str, &str); 18] = [
+const MEASURES: [(&str, &str, &str); 19] = [
     ("demo", "crates/lab/tests/experiments.rs", "demo::run(&settings"),
     ("lab border", "crates/lab/tests/experiments.rs", " border(&settings"),
     ("lab wide-interface", "crates/lab/tests/experiments.rs", " wide_interface(&settings"),
@@ -100,6 +100,7 @@ const MEASURES: [(&str, &str, &str); 18] = [
     ("lab differential", "crates/lab/tests/experiments.rs", " differential(&settings"),
     ("lab floods", "crates/lab/tests/experiments.rs", " floods(&settings"),
     ("lab fairness", "crates/lab/tests/fairness.rs", " fairness(&settings"),
+    ("lab receive-offload", "crates/lab/tests/receive_offload.rs", " receive_offload(&settings"),
     ("lab path-change", "crates/lab/tests/path_change.rs", " path_change(&settings"),
     ("lab acks", "crates/lab/tests/acks.rs", " acks(&settings"),
     ("lab segment-sizes", "crates/lab/tests/segment_sizes.rs", " segment_sizes(&settings"),

@@ -8,17 +8,16 @@
 //! The border's only worker is busy, so packets wait in front of it: in order of arrival, or by flow. A table of the
 //! simulator's DMA engine shows the same question for the requests of a NIC (L16).
 
+use super::saturation::{run_first, saturate, tcp_socket};
 use super::{Conditions, Spread};
 use crate::chart::{Chart, Panel};
 use crate::net::Offloading;
 use crate::three_hosts::{Middle, NARROW, ThreeHosts, v4};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, ipproto, socket_with, sockopt};
-use rustix::process::setpriority_process;
+use rustix::net::{connect, sockopt};
 use serde::Serialize;
 use sim::machines::{DmaSettings, Load, Offload, WriteOrder};
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -184,104 +183,25 @@ fn turn(queueing: &str, settings: &FairnessSettings, broken: &mut Vec<String>) -
 /// Saturates the border, and opens connections meanwhile.
 fn load(three_hosts: &ThreeHosts, settings: &FairnessSettings) -> io::Result<Round> {
     let (wide, narrow) = (three_hosts.wide.space(), three_hosts.narrow.space());
-    let listen = || narrow.enter(|| TcpListener::bind(SocketAddr::new(v4(NARROW), 0)));
-    let (sink, door) = (listen()?, listen()?);
-    let (sink_at, door_at) = (sink.local_addr()?, door.local_addr()?);
-    let pair = || Ok((wide.enter(|| saturating(sink_at))?, sink.accept()?.0));
-    let pairs = (0..settings.flows).map(|_| pair()).collect::<io::Result<Vec<_>>>()?;
-    let (streams, receivers) = pairs.into_iter().unzip();
+    let door = narrow.enter(|| TcpListener::bind(SocketAddr::new(v4(NARROW), 0)))?;
+    let target = door.local_addr()?;
     let has_ended = AtomicBool::new(false);
-    let began = Instant::now() + WARM_UP;
-    thread::scope(|scope| {
-        let sender = scope.spawn(|| send(streams, &has_ended));
-        let receiver = scope.spawn(|| receive(receivers, began, settings.stretch, &has_ended));
-        scope.spawn(|| {
-            while !has_ended.load(Ordering::Relaxed) {
-                // The connection is reset by the other host at once.
-                drop(door.accept());
-            }
-        });
-        let probed = wide.enter(|| probe(door_at, began, settings.stretch));
-        has_ended.store(true, Ordering::Relaxed);
-        // The last connection ends the loop that accepts.
-        let _ = wide.enter(|| TcpStream::connect_timeout(&door_at, REPLY_MAX));
-        let bytes = receiver.join().expect("a receiver that panics has said why")?;
-        sender.join().expect("a sender that panics has said why")?;
-        Ok(Round { syn_ms: probed?, bytes, seconds: settings.stretch.as_secs_f64(), missed: 0 })
-    })
-}
-
-/// Opens a connection that is never idle.
-fn saturating(target: SocketAddr) -> io::Result<TcpStream> {
-    let socket = tcp_socket()?;
-    connect(&socket, &target)?;
-    let stream = TcpStream::from(socket);
-    stream.set_nonblocking(true)?;
-    Ok(stream)
-}
-
-fn tcp_socket() -> io::Result<std::os::fd::OwnedFd> {
-    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, Some(ipproto::TCP))?;
-    sockopt::set_tcp_congestion(&socket, crate::traffic::CONGESTION)?;
-    Ok(socket)
-}
-
-/// Keeps the send buffers of all connections full.
-fn send(mut streams: Vec<TcpStream>, has_ended: &AtomicBool) -> io::Result<()> {
-    run_first();
-    let content = vec![7; WRITE_LEN];
-    while !has_ended.load(Ordering::Relaxed) {
-        for index in ready(&streams, PollFlags::OUT)? {
-            match streams[index].write(&content) {
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // The receiver may end first.
-                Err(_) if has_ended.load(Ordering::Relaxed) => break,
-                Err(error) => return Err(error),
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Reads all connections until `has_ended`. Returns the bytes that each received within `stretch` from `began` on.
-fn receive(
-    mut streams: Vec<TcpStream>,
-    began: Instant,
-    stretch: Duration,
-    has_ended: &AtomicBool,
-) -> io::Result<Vec<u64>> {
-    run_first();
-    let (mut bytes, mut room) = (vec![0; streams.len()], vec![0; 1 << 18]);
-    streams.iter().try_for_each(|stream| stream.set_nonblocking(true))?;
-    while !has_ended.load(Ordering::Relaxed) {
-        for index in ready(&streams, PollFlags::IN)? {
-            let count = match streams[index].read(&mut room) {
-                Ok(count) => count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-                Err(error) => return Err(error),
-            };
-            let now = Instant::now();
-            if now >= began && now < began + stretch {
-                bytes[index] += count as u64;
-            }
-        }
-    }
-    Ok(bytes)
-}
-
-/// Lets this thread run before other programs, as the worker does. Otherwise the hosts are slower than the worker, and
-/// no packet waits.
-fn run_first() {
-    // Without the privilege, other programs disturb the measurement.
-    let _ = setpriority_process(None, FIRST);
-}
-
-/// Waits until sockets are ready, and returns their indices.
-fn ready(streams: &[TcpStream], flags: PollFlags) -> io::Result<Vec<usize>> {
-    let mut fds: Vec<PollFd<'_>> = streams.iter().map(|stream| PollFd::new(stream, flags)).collect();
-    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 50_000_000 }))?;
-    Ok((0..fds.len()).filter(|index| !fds[*index].revents().is_empty()).collect())
+    let (bytes, syn_ms) = saturate(wide, (narrow, v4(NARROW)), settings.flows, settings.stretch, |began| {
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !has_ended.load(Ordering::Relaxed) {
+                    // The connection is reset by the other host at once.
+                    drop(door.accept());
+                }
+            });
+            let probed = wide.enter(|| probe(target, began, settings.stretch));
+            has_ended.store(true, Ordering::Relaxed);
+            // The last connection ends the loop that accepts.
+            let _ = wide.enter(|| TcpStream::connect_timeout(&target, REPLY_MAX));
+            probed
+        })
+    })?;
+    Ok(Round { syn_ms, bytes, seconds: settings.stretch.as_secs_f64(), missed: 0 })
 }
 
 /// Opens connections one after the other. Returns the time from SYN to reply for each, in milliseconds.
@@ -305,7 +225,7 @@ fn probe(target: SocketAddr, began: Instant, stretch: Duration) -> io::Result<Ve
 }
 
 /// Simulates a NIC whose DMA engine transfers each packet of 64 saturating connections, with each order of requests.
-fn dma() -> Vec<DmaRow> {
+pub(super) fn dma() -> Vec<DmaRow> {
     let syns = (0..DMA_SYNS).map(|number| DMA_SPAN / 10 + DMA_SPAN * number / (2 * DMA_SYNS)).collect();
     let load = Load {
         connections: DMA_FLOWS,
@@ -399,15 +319,10 @@ const DMA_ORDERS: [(&str, WriteOrder); 3] =
     [("LIFO", WriteOrder::LastIn), ("FIFO", WriteOrder::FirstIn), ("round robin", WriteOrder::RoundRobin)];
 /// Smallest index of a fair order.
 const JAIN_MIN: f64 = 0.95;
-/// Time from the start of the load to the measurement.
-const WARM_UP: Duration = Duration::from_millis(1_500);
 /// Time between a reply and the next SYN.
 const PROBE_GAP: Duration = Duration::from_millis(3);
 /// Longest wait for a reply.
 const REPLY_MAX: Duration = Duration::from_secs(4);
-/// Nice value of the highest priority of an ordinary thread.
-const FIRST: i32 = -20;
-const WRITE_LEN: usize = 1 << 16;
 const DMA_FLOWS: u32 = 64;
 const DMA_SYNS: u32 = 200;
 const DMA_SPAN: Duration = Duration::from_secs(2);

@@ -22,7 +22,9 @@ mod network;
 mod observer;
 mod path_change;
 mod ping_pong;
+mod receive_offload;
 mod running;
+mod saturation;
 mod segment_sizes;
 mod soak;
 mod swarm;
@@ -52,6 +54,9 @@ pub use network::{FlowRow, LinkRow, Network, network};
 pub use observer::{Observed, observe};
 pub use path_change::{PathChange, PathChangeRow, PathChangeSettings, PathMiddle, path_change};
 pub use ping_pong::{PingHolding, PingPath, PingPong, PingPongRow, PingPongSettings, PingTransport, ping_pong};
+pub use receive_offload::{
+    OffloadBorderRow, OffloadNicRow, OffloadPaperRow, ReceiveOffload, ReceiveOffloadSettings, receive_offload,
+};
 pub use segment_sizes::{
     CostRow, Goodput, SegmentSizes, SegmentSizesRow, SegmentSizesSettings, SizingSystem, segment_sizes,
 };

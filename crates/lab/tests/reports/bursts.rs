@@ -1,10 +1,11 @@
 //! Figures of segments and small datagrams through gateways -> the reports of `lab hold`, `lab ping-pong`,
-//! `lab workers` and `lab fairness`.
+//! `lab workers`, `lab fairness` and `lab receive-offload`.
 
 use crate::{compare, conditions, spread};
 use wideload_lab::experiments::{
-    DmaRow, Fairness, FairnessRow, Hold, HoldDelay, HoldLen, HoldLoad, PingHolding, PingPath, PingPong,
-    PingPongRow, PingTransport, Spread, Workers, WorkersRow,
+    DmaRow, Fairness, FairnessRow, Hold, HoldDelay, HoldLen, HoldLoad, OffloadBorderRow, OffloadNicRow,
+    OffloadPaperRow, PingHolding, PingPath, PingPong, PingPongRow, PingTransport, ReceiveOffload, Spread, Workers,
+    WorkersRow,
 };
 
 #[test]
@@ -110,4 +111,38 @@ fn fairness_reports_both_orders_and_the_simulated_nic() {
     let svg = good.chart().svg();
     assert!(["fifo", "fair", "LIFO", "round robin", "median"].iter().all(|name| svg.contains(name)), "{svg}");
     compare("fairness.txt", &[good, broken]);
+}
+
+#[test]
+fn receive_offload_reports_the_simulated_nic_the_paper_and_the_border() {
+    let nic = |connections, with_offload| OffloadNicRow {
+        connections,
+        without_offload: 0.913e9,
+        with_offload,
+        segments_per_delivery: 45.0,
+        threads_used: 13,
+    };
+    let paper = |figure, paper, here, least| OffloadPaperRow { figure, paper, here, least, most: f64::INFINITY };
+    let border = OffloadBorderRow {
+        connections: 64,
+        without_coalescing: spread(1.5e9),
+        with_coalescing: spread(2.1e9),
+        goodput_ratio: spread(1.4),
+        worker_ratio: spread(1.6),
+        packet_ratio: spread(1.85),
+        segments_per_packet: spread(5.9),
+    };
+    let good = ReceiveOffload {
+        conditions: conditions(),
+        nic: vec![nic(1, 0.365e9), nic(64, 4.75e9)],
+        paper: vec![paper("ratio of both", Some(5.2), 5.21, 5.2), paper("Jain's index", None, 0.99, 0.95)],
+        border: vec![border],
+        broken: Vec::new(),
+    };
+    let low = ReceiveOffload { paper: vec![paper("ratio of both", Some(5.2), 4.9, 5.2)], ..good.clone() };
+    let broken = ReceiveOffload { border: Vec::new(), broken: vec!["a law".to_owned()], ..good.clone() };
+    assert!(good.is_good() && !low.is_good() && !broken.is_good());
+    let svg = good.chart().svg();
+    assert!(["simulated NIC", "border with one worker", "with coalescing"].iter().all(|name| svg.contains(name)));
+    compare("receive_offload.txt", &[good, low, broken]);
 }
