@@ -45,7 +45,7 @@ pub(crate) fn change(
     made
 }
 
-/// The acknowledgements of one batch, and what their changes depend on.
+/// The acknowledgements of one batch, and the stages that their changes need.
 #[derive(Debug)]
 struct Acks<'a> {
     toward: Toward,
@@ -92,7 +92,7 @@ impl Acks<'_> {
                 self.changed.push(Frame::Ip(packet));
             }
             _ => {
-                self.note_data(at, &facts);
+                self.note_data(at, &packet, &facts);
                 self.changed.push(Frame::Ip(packet));
             }
         }
@@ -122,23 +122,24 @@ impl Acks<'_> {
     /// Makes acknowledgements before that of a wide host, which is `step` beyond its last one.
     fn expand(&mut self, at: Handle, packet: &Packet, step: &Advance) {
         let len_min = 2 * self.full_len_of_narrow(at, packet);
-        let shift = self.connections.flows.handshake(at).and_then(|known| known.window_shift(Toward::Narrow));
-        let Some(shift) = shift.filter(|_| len_min > 0) else { return };
-        for (ack, window) in step.between(len_min, shift) {
+        let Some(handshake) = self.connections.flows.handshake_mut(at) else { return };
+        let Some(shift) = handshake.window_shift(Toward::Narrow).filter(|_| len_min > 0) else { return };
+        for (ack, window) in step.between(len_min, shift).take(handshake.last_ack.makes()) {
             // Without a free buffer, and for IPv4 packets without DF, the host's own acknowledgement is enough.
             let Some(copy) = PureAck::copy(packet, ack, window, &mut self.out.pool) else { break };
+            handshake.last_ack.was_made();
             self.made += Tally::of(&copy);
             self.changed.push(Frame::Ip(copy));
         }
     }
 
     /// Records data of the host whose peer's acknowledgements are changed.
-    fn note_data(&mut self, at: Handle, facts: &TcpFacts) {
+    fn note_data(&mut self, at: Handle, packet: &Packet, facts: &TcpFacts) {
         let Some(handshake) = self.connections.flows.handshake_mut(at) else { return };
         let fin_len = u32::from(facts.flags & tcp::FIN != 0);
         let end = facts.seq.wrapping_add(facts.payload_len);
         if facts.flags & (tcp::SYN | tcp::RST) == 0 {
-            handshake.last_ack.peer_sent(end.wrapping_add(fin_len));
+            handshake.last_ack.peer_sent(end.wrapping_add(fin_len), Tally::of(packet).packets);
         }
     }
 

@@ -1,7 +1,8 @@
 //! Acknowledgements of one host of a connection -> the last one, and the numbers between two of them.
 //!
 //! The numbers are only used if they belong together: an acknowledgement must be later than the last one, and
-//! must not acknowledge more than the border saw. So a forged acknowledgement with a random number has no effect.
+//! must not acknowledge more than the border saw. So a forged acknowledgement with a random number has no effect. Data
+//! counts only within the offered window. Each number between two acknowledgements stands for two packets of data.
 
 use packet::tcp::is_before;
 
@@ -14,6 +15,8 @@ pub(crate) struct LastAck {
     edge: u32,
     /// The byte after the last one that the host's peer sent.
     next: u32,
+    /// Packets of the peer's data for which no acknowledgement was made.
+    packets: u16,
     is_known: bool,
 }
 
@@ -36,18 +39,30 @@ impl LastAck {
         }
     }
 
-    /// Takes the end of data of the host's peer: the byte after it.
-    pub(crate) fn peer_sent(&mut self, end: u32) {
-        if self.is_known && is_before(self.next, end) {
+    /// Takes data of the host's peer in this number of packets. `end` is the byte after it.
+    pub(crate) fn peer_sent(&mut self, end: u32, packets: u64) {
+        if self.is_known && is_before(self.next, end) && !is_before(self.edge, end) {
             self.next = end;
+            self.packets = self.packets.saturating_add(packets.min(u16::MAX.into()) as u16);
         }
+    }
+
+    /// Returns the number of acknowledgements that may be made: one for each two packets of data (RFC 9293 section
+    /// 3.8.6.3).
+    pub(crate) fn makes(&self) -> usize {
+        usize::from(self.packets / 2)
+    }
+
+    /// Notes that an acknowledgement was made.
+    pub(crate) fn was_made(&mut self) {
+        self.packets = self.packets.saturating_sub(2);
     }
 
     /// Takes an acknowledgement. `edge` is the byte after the offered window. Returns the step from the last one.
     /// `None` if it acknowledges nothing new, or more than was sent. `None` also if the last one is unknown, or if the
     /// host took back a part of its window.
     pub(crate) fn advance(&mut self, ack: u32, edge: u32) -> Option<Advance> {
-        let LastAck { ack: from, edge: edge_from, next, is_known } = *self;
+        let LastAck { ack: from, edge: edge_from, next, is_known, .. } = *self;
         if !is_known || from.wrapping_sub(ack) as i32 > WINDOW_MAX {
             self.start(ack, edge);
             return None;
@@ -65,7 +80,7 @@ impl LastAck {
     }
 
     fn start(&mut self, ack: u32, edge: u32) {
-        *self = LastAck { ack, edge, next: ack, is_known: true };
+        *self = LastAck { ack, edge, next: ack, packets: 0, is_known: true };
     }
 }
 
@@ -169,30 +184,56 @@ mod tests {
     #[test]
     fn only_a_later_acknowledgement_of_data_that_was_sent_is_a_step() {
         let mut last = LastAck::default();
-        assert_eq!(last.advance(1_000, 2_000), None, "nothing is known before");
-        last.peer_sent(5_000);
+        assert_eq!(last.advance(1_000, 5_500), None, "nothing is known before");
+        last.peer_sent(5_000, 1);
         let before = last;
-        assert_eq!(last.advance(1_000, 2_500), None, "it is repeated");
-        assert_eq!(last.advance(900, 2_500), None, "it is earlier");
+        assert_eq!(last.advance(1_000, 6_000), None, "it is repeated");
+        assert_eq!(last.advance(900, 6_000), None, "it is earlier");
         assert_eq!({ before }.advance(5_001, 9_000), None, "it was not sent");
-        let step = Advance { from: 1_000, edge_from: 2_500, to: 5_000, edge: 9_000 };
+        let step = Advance { from: 1_000, edge_from: 6_000, to: 5_000, edge: 9_000 };
         assert_eq!(last.advance(5_000, 9_000), Some(step));
-        last.peer_sent(6_000);
+        last.peer_sent(6_000, 1);
         assert_eq!(last.advance(6_000, 8_999), None, "the window shrinks");
         last.begin(7, 7);
-        last.peer_sent(7_000);
+        last.peer_sent(7_000, 1);
         assert!(last.advance(7_000, 9_000).is_some_and(|step| step.from == 6_000), "a SYN-ACK changes nothing");
         assert_eq!({ last }.advance(7_000u32.wrapping_sub(1 << 30).wrapping_sub(1), 0), None);
+    }
+
+    #[test]
+    fn data_beyond_the_offered_window_is_no_data() {
+        let mut last = LastAck::default();
+        last.begin(1_000, 500);
+        last.peer_sent(1_501, 1);
+        assert_eq!({ last }.advance(1_001, 2_000), None);
+        last.peer_sent(1_500, 1);
+        assert!({ last }.advance(1_500, 2_000).is_some());
+    }
+
+    #[test]
+    fn each_made_acknowledgement_stands_for_two_packets_of_new_data() {
+        let mut last = LastAck::default();
+        last.begin(0, u16::MAX);
+        for end in [1_000, 2_000, 2_000, 3_000, 4_000, 5_000] {
+            last.peer_sent(end, 1);
+        }
+        assert_eq!(last.makes(), 2, "one of the packets was repeated");
+        last.was_made();
+        assert_eq!(last.makes(), 1);
+        last.was_made();
+        assert_eq!(last.makes(), 0);
+        last.peer_sent(60_000, 70_000);
+        assert_eq!(last.makes(), 32_767);
     }
 
     #[test]
     fn after_a_number_that_was_not_sent_the_next_one_begins_anew() {
         let mut last = LastAck::default();
         last.begin(1, 100);
-        last.peer_sent(101);
+        last.peer_sent(101, 1);
         assert_eq!(last.advance(50_000, 60_000), None);
         assert_eq!(last.advance(51, 200), None, "it begins anew");
-        last.peer_sent(101);
+        last.peer_sent(101, 1);
         assert!(last.advance(101, 300).is_some_and(|step| step.from == 51));
     }
 }

@@ -3,7 +3,7 @@
 //! Numbers and descriptions are those of PAPERS.md.
 
 use super::{Attack, Judge, State};
-use super::{errors, floods, fragments, headers, paths, platform, segments};
+use super::{acks, errors, floods, fragments, headers, paths, platform, segments};
 
 /// All attacks, in the order of their numbers.
 pub const ATTACKS: [Attack; 54] = [
@@ -53,7 +53,7 @@ pub const ATTACKS: [Attack; 54] = [
     judged("A36", "ICMP errors that reach another host", paths::misdelivered_errors),
     judged("A37", "SegmentSmack: tiny segments out of order", segments::segment_smack),
     judged("A38", "GSO packets of too many segments", segments::many_segments),
-    judged("A39", "split and optimistic acknowledgements", segments::strange_acks),
+    judged("A39", "split and optimistic acknowledgements", acks::strange_acks),
     judged("A40", "holes that are never filled", floods::holes),
     judged("A41", "coalesced packets longer than the MTU", segments::oversize_runs),
     judged("A42", "flags that overtake held data", segments::flags),

@@ -4,7 +4,9 @@
 //! seed. Judges do not depend on the engine's design. Judges use laws that are checked after every packet, simple
 //! reference models, and limits. Measurements of time and work are left to the bench (its rows `attack`).
 
+mod acks;
 mod background;
+mod conversation;
 mod craft;
 mod errors;
 mod floods;

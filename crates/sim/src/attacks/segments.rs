@@ -80,36 +80,6 @@ pub fn many_segments(field: &mut Field) -> Verdict {
     Ok(())
 }
 
-/// rel:A39: acknowledgements of every byte, repeated acknowledgements, and acknowledgements of data never sent. The
-/// gateway must forward each unchanged, and add none.
-pub fn strange_acks(field: &mut Field) -> Verdict {
-    for (role, mode) in BOTH_MODES {
-        let gateway = Gateway { coalesce: Some(mode), ..Gateway::new(role, 0) };
-        let mut testbed = field.rig(&gateway, [9_000, 1_500]);
-        let (mut now, mut ack) = (Clock::default(), 0u32);
-        let (mut came, mut went) = (Vec::new(), Vec::new());
-        for turn in 0..field.times(500_000, 8_000) {
-            ack = match field.rng.below(4) {
-                0 => ack,
-                1 => ack.wrapping_add(1),
-                2 => ack.wrapping_add(1 << 20),
-                _ => ack.wrapping_sub(7),
-            };
-            let said = Tcp { ack, ..Tcp::of([80, 1], 5) };
-            let frame = craft::segment(&head(false, 2, 1, TCP, turn as u32 & 0xFFFF), &said, &[]);
-            let toward = if turn % 2 == 0 { Toward::Wide } else { Toward::Narrow };
-            testbed.push(now.tick(), toward, &frame)?;
-            went.extend(testbed.left().map(|out| out.frame.to_vec()));
-            came.push(frame);
-        }
-        holds(came == went, || {
-            format!("{} acknowledgements arrived, {} left; counts or contents differ", came.len(), went.len())
-        })?;
-        field.end(&mut testbed)?;
-    }
-    Ok(())
-}
-
 /// rel:A41: streams of all segment lengths through gateways of all MTUs. No output may exceed the MTU, as the rig
 /// asserts. Reversible mode must restore every packet byte for byte.
 pub fn oversize_runs(field: &mut Field) -> Verdict {
@@ -643,7 +613,7 @@ fn reseal(frame: &mut [u8]) {
 }
 
 /// Both coalescing modes, each with a gateway role that uses it.
-const BOTH_MODES: [(GatewayRole, Mode); 2] =
+pub const BOTH_MODES: [(GatewayRole, Mode); 2] =
     [(GatewayRole::Border, Mode::Resize), (GatewayRole::ReceiveOffload, Mode::Reversible)];
 /// Payload of the segments in [`moving_on`], in bytes.
 const MOVING_LEN: usize = 100;
