@@ -200,6 +200,27 @@ fn evicting_a_blocked_fragment_keeps_the_order_of_the_frames_behind_it() {
     assert_eq!(rig.dequeue_all().iter().filter(|flow| *flow == "a").count(), 2);
 }
 
+#[test]
+fn a_flow_whose_blocked_fragment_is_evicted_is_served_at_once() {
+    let mut rig = Rig::new(IntakeLimits { frames: 8, quantum: 100, ..IntakeLimits::default() });
+    let of = |spec: Spec, number: u32| spec.between(1, 2).id(number).seq(number);
+    (0..4).for_each(|number| rig.enqueue("a", &of(tcp(6), number).noise(100).bytes()));
+    // In IPv6, a UDP packet follows the fragments between its hosts, as these may be of any protocol.
+    let fragments = of(tcp(6), 20).noise(10_000).fragments(9_500);
+    rig.enqueue("fragment", &fragments[0]);
+    rig.enqueue("udp", &of(udp(6), 21).noise(100).bytes());
+    (22..24).for_each(|number| rig.enqueue("b", &segment(40, number, 100).bytes()));
+    assert_eq!(
+        [rig.dequeue(), rig.dequeue()].map(|taken| taken.map(|(flow, _)| flow).unwrap_or_default()),
+        ["a", "b"]
+    );
+    (24..27).for_each(|number| rig.enqueue("c", &segment(44, number, 100).bytes()));
+    assert_eq!(rig.evicted, ["fragment"], "the longest frame");
+    let order = rig.dequeue_all();
+    let last = |of: &str| order.iter().rposition(|flow| flow == of);
+    assert!(last("udp") < last("a"), "{order:?}");
+}
+
 /// A full intake with a packet of this payload length, then two fragments of a packet of another length, which are
 /// blocked, and a frame of another flow.
 fn blocked(len: usize, fragmented_len: usize) -> Rig {

@@ -92,6 +92,28 @@ fn a_packet_from_a_peer_waits_for_its_own_flow_only() {
     assert!(ports[place..].iter().filter(|port| **port == busy_port).count() > 100, "it left before the busy flow");
 }
 
+#[test]
+fn a_packet_from_a_peer_leaves_a_fair_worker_without_other_packets() {
+    let both = [commands(), commands()].map(|both| both.expect("there is room"));
+    let (handles, mut commands): (Vec<WorkerHandle>, Vec<Commands>) = both.into_iter().unzip();
+    let mut peers = PeerHandoff::of(&handles);
+    let (mut giver, taker) = (peers.remove(0), peers.remove(0));
+    let (worker, left) = worker_by(&[], commands.remove(1), Some(taker));
+    let intake = || FairIntake::new(IntakeLimits::default(), Secret::new(7));
+    let mut worker = worker.with_intakes(Some(Box::new([intake(), intake()])));
+    let running = thread::spawn(move || worker.run());
+    // The worker has read its ports to the end when it replies.
+    handles[1].ask().expect("it works");
+    assert!(giver.give(0, &segment_of_worker(1), false));
+    let until = Instant::now() + Duration::from_secs(10);
+    while left.lock().expect("nobody panics").is_empty() {
+        assert!(Instant::now() < until, "it waits in the intake");
+        thread::sleep(Duration::from_millis(1));
+    }
+    handles[1].stop();
+    running.join().expect("it ends");
+}
+
 /// A snapshot after the first round of a worker, and the packets that its wide port received by then.
 fn snapshot_of_first_round(mut worker: Worker, handles: &WorkerHandle) -> (Snapshot, u64) {
     let (to, from) = mpsc::channel();
