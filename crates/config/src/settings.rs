@@ -95,7 +95,7 @@ pub enum Queueing {
     /// In order of arrival.
     #[default]
     Fifo,
-    /// Sparse flows and control segments first, busy flows in turns.
+    /// Sparse flows and control segments first, busy flows round robin.
     Fair,
 }
 

@@ -150,7 +150,7 @@ mod toward;
 
 pub use coalescing::Coalescer;
 pub use connections::{Connection, Connections};
-pub use fair_intake::{FairIntake, INTAKE_MEMORY, IntakeLimits, QUANTUM};
+pub use fair_intake::{FairIntake, FrameSource, INTAKE_MEMORY, IntakeLimits, QUANTUM};
 pub use flow_sizing::SegmentPolicy;
 pub use flows::FLOW_CHARGE;
 pub use fragment::{FragmentWriter, WirePackets};

@@ -9,6 +9,7 @@ mod captures;
 mod connections;
 mod frames;
 mod input;
+mod intake;
 mod stages;
 mod texts;
 

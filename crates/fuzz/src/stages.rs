@@ -1,15 +1,17 @@
 //! A program of segments, fragments, time and hand-overs -> checks of an engine with one direction.
 //!
 //! The engine's packets must carry the bytes that the hosts sent, fit the link's MTU, keep their order, and agree
-//! with the counters.
+//! with the counters. Some inputs put a fair intake before the engine.
 
 use crate::input::Input;
+use crate::intake::Intake;
 use engine::packet::tcp::{ACK, FIN, PSH, SYN};
 use engine::{
-    Batch, Egress, Event, FragmentPolicy, Gateway, GatewaySettings, Holding, Late, Mode, PlacementMode, Position,
-    Prefixes, Secret, Secrets, SegmentPolicy, SegmentSize, SideSettings, WirePackets,
+    Batch, Egress, Event, FragmentPolicy, Gateway, GatewaySettings, Holding, IntakeLimits, Late, Mode,
+    PlacementMode, Position, Prefixes, Reason, Secret, Secrets, SegmentPolicy, SegmentSize, SideSettings,
+    WirePackets,
 };
-use packet::{Ingress, LinkType, Packet, Pool, Time};
+use packet::{Frame, Ingress, LinkType, Packet, Pool, Time};
 use sim::pattern::Pattern;
 use sim::wire::{self, Head, TCP, TCP_LEN, WireFacts};
 use std::time::Duration;
@@ -18,6 +20,8 @@ use std::time::Duration;
 struct Scene {
     gateway: Gateway,
     batch: Batch,
+    /// Orders the frames of a batch by flow; `None` = frames are processed in order of arrival.
+    intake: Option<Intake>,
     /// Received frames that were not processed yet.
     waiting: Vec<Vec<u8>>,
     shape: StageShape,
@@ -45,6 +49,8 @@ struct StageShape {
     room: usize,
     timeout: Duration,
     late: Late,
+    /// Bounds of the fair intake, if there is one.
+    intake: Option<IntakeLimits>,
 }
 
 /// The highest byte of a stream, and the number of bytes out of order, each at ingress and at egress.
@@ -64,6 +70,7 @@ pub fn run(bytes: &[u8]) {
     let mut scene = Scene {
         gateway: Gateway::new(&shape.settings(), secrets, || pool.take().expect("it has one direction")),
         batch: Batch::default(),
+        intake: shape.intake.map(Intake::new),
         waiting: Vec::new(),
         shape,
         now: Time::from_nanos(1_000_000_000),
@@ -78,6 +85,7 @@ pub fn run(bytes: &[u8]) {
         count += 1;
     }
     scene.give();
+    scene.empty_intake();
     scene.gateway.flush(scene.now);
     scene.drain();
     assert_eq!(scene.gateway.output(ONLY).pool.in_use_count(), 0, "every buffer comes back");
@@ -104,6 +112,11 @@ impl StageShape {
         ]);
         let coalesces = input.one_of(&[Some(Mode::Resize), Some(Mode::Reversible), None]);
         let (keeps_gso_packets, udp, how) = (input.bit(), input.bit(), input.byte());
+        let (room, choice) = (input.one_of(&[256 << 10, 16 << 10, 1 << 20]), input.byte());
+        let frames = [4, 16, 64, 4_096][usize::from(choice >> 2) % 4];
+        let quantum = [1, 300, 3_000, 15_140][usize::from(choice >> 4) % 4];
+        let flows = [1_024, 2][usize::from(choice >> 6) % 2];
+        let intake = IntakeLimits { frames, quantum, flows, ..IntakeLimits::default() };
         StageShape {
             mtu,
             is_source,
@@ -115,9 +128,10 @@ impl StageShape {
             guessing: if how & 2 > 0 { PlacementMode::Never } else { PlacementMode::Always },
             batch_len: usize::from(how >> 2) % 8 + 1,
             segments: SEGMENT_POLICIES[usize::from(how >> 5)],
-            room: input.one_of(&[256 << 10, 16 << 10, 1 << 20]),
+            room,
             timeout: millis,
-            late: if input.bit() { Late::Retire } else { Late::Release { mtu } },
+            late: if choice & 1 > 0 { Late::Retire } else { Late::Release { mtu } },
+            intake: (choice & 2 > 0).then_some(intake),
         }
     }
 
@@ -192,6 +206,7 @@ impl Scene {
 
     fn hand_over(&mut self) {
         self.give();
+        self.empty_intake();
         self.gateway.replace(self.now, &self.shape.settings(), Secrets::both(Secret::new(7)));
     }
 
@@ -206,13 +221,33 @@ impl Scene {
     /// Processes the current batch.
     fn give(&mut self) {
         let (mut places, pool) = self.gateway.places(ONLY);
+        if self.intake.is_some() {
+            // Payloads that wait are not received in their predicted places.
+            places = None;
+        }
         for frame in self.waiting.drain(..) {
             let is_there = self.batch.receive(&frame, LinkType::Ip, Ingress(1), places.as_mut(), pool);
             if is_there && let Some((flow, seq, len)) = wire::read(&frame).and_then(|seen| stream(&seen, &frame)) {
                 self.flows[flow].record(0, seq, len);
             }
         }
+        if let Some(intake) = &mut self.intake {
+            for frame in intake.exchange(&mut self.batch.frames, self.shape.batch_len) {
+                match frame {
+                    Frame::Ip(packet) => self.gateway.drop_unpushed(ONLY, packet, Reason::IntakeFull),
+                    Frame::Other(raw, _) => self.gateway.output_mut(ONLY).pool.give(raw.into_buffer()),
+                }
+            }
+        }
         self.gateway.push(self.now, ONLY, &mut self.batch);
+    }
+
+    /// Processes all frames of the intake.
+    fn empty_intake(&mut self) {
+        while self.intake.as_ref().is_some_and(|intake| !intake.is_empty()) {
+            self.give();
+            self.drain();
+        }
     }
 
     /// Generates a segment of a stream: the next in order, or one near it.

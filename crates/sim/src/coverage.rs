@@ -29,6 +29,8 @@ pub struct Coverage {
 pub enum Receiving {
     /// In a batch of several frames.
     InBatches,
+    /// In the order of a fair intake.
+    InFairOrder,
     /// With the payload at a predicted place, by header split.
     Predicted,
     /// With the payload at a predicted place that was right.
@@ -39,13 +41,19 @@ pub enum Receiving {
 
 impl Receiving {
     /// All ways to receive frames, in the order of table rows.
-    pub const ALL: [Receiving; 4] =
-        [Receiving::InBatches, Receiving::Predicted, Receiving::PredictedRight, Receiving::PredictedWrong];
+    pub const ALL: [Receiving; 5] = [
+        Receiving::InBatches,
+        Receiving::InFairOrder,
+        Receiving::Predicted,
+        Receiving::PredictedRight,
+        Receiving::PredictedWrong,
+    ];
 
     /// The name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Receiving::InBatches => "in batches",
+            Receiving::InFairOrder => "in fair order",
             Receiving::Predicted => "predicted",
             Receiving::PredictedRight => "predicted right",
             Receiving::PredictedWrong => "predicted wrong",

@@ -25,8 +25,8 @@ use crate::wire::{self, TCP, TCP_LEN, UDP, UDP_LEN, long, word};
 use core::iter;
 use core::time::Duration;
 use engine::{
-    Batch, Egress as Leaving, Event, Gateway as Engine, GatewaySettings, Reason, Role as EngineRole, Secrets, Side,
-    Tally, Toggle, WirePackets,
+    Batch, Egress as Leaving, Event, FairIntake, FrameSource, Gateway as Engine, GatewaySettings, Reason,
+    Role as EngineRole, Secrets, Side, Tally, Toggle, WirePackets,
 };
 use packet::icmp::TooBigReport;
 use packet::{Frame, Ingress, Ip, LinkType, Packet, Pool, Time};
@@ -42,6 +42,8 @@ pub struct Direction {
     pub wire: usize,
     /// Whether rejected packets cause ICMP errors.
     pub tells: bool,
+    /// Orders the frames that arrive together by flow; `None` = they are processed in order of arrival.
+    pub intake: Option<FairIntake>,
     /// The injected bug, if any.
     pub bug: Option<InjectedBug>,
     /// Whether the link's MTU has changed during the run. Stored fragments may have been merged for the old MTU.
@@ -213,6 +215,7 @@ impl Direction {
             role,
             wire,
             tells: true,
+            intake: None,
             bug: None,
             is_replaced: false,
             timeout,
@@ -249,6 +252,14 @@ impl Direction {
         if count > 1 {
             net.hits.receiving[Receiving::InBatches as usize] += count;
         }
+        if let Some(intake) = &mut self.intake {
+            // After the notes about the received order, so that the laws of order include the intake.
+            let mut evicted = Vec::new();
+            batch.frames.drain(..).for_each(|frame| intake.enqueue(frame, FrameSource::Port, &mut evicted));
+            intake.dequeue(usize::MAX, usize::MAX, &mut batch.frames);
+            assert!(evicted.is_empty(), "a batch fits an intake");
+            net.hits.receiving[Receiving::InFairOrder as usize] += batch.frames.len() as u64;
+        }
         let refusals = (must_refuse > 0).then(|| self.refusals(engine));
         engine.push(net.now, self.at, batch);
         if let Some(before) = refusals {
@@ -266,7 +277,7 @@ impl Direction {
         frames: &[Departure],
     ) {
         // A router decrements the TTL before it handles a packet, so it has no split packets.
-        let is_gateway = self.is_gateway();
+        let (is_gateway, is_fair) = (self.is_gateway(), self.intake.is_some());
         let (mut places, pool) = engine.places(self.at);
         let repeats = self.bug == Some(InjectedBug::Repeats);
         let copies = |(number, frame)| {
@@ -276,7 +287,7 @@ impl Direction {
         for frame in numbered.flat_map(copies) {
             // Law 5 also applies to atomic fragments. Its check needs their complete packets, so they are not
             // split.
-            let places = places.as_mut().filter(|_| is_gateway && !is_atomic(frame));
+            let places = places.as_mut().filter(|_| is_gateway && !is_fair && !is_atomic(frame));
             let split_count = batch.split.len();
             if !batch.receive(frame, LinkType::Ip, Ingress(port as u32), places, pool) {
                 self.watch.lost_count += 1;

@@ -13,8 +13,8 @@ use crate::topology::{self, GatewayRole};
 use crate::wire;
 use core::time::Duration;
 use engine::{
-    Border, FLOW_CHARGE, FragmentPolicy, GatewaySettings, Hold, Holding, MERGE_TIMEOUT, Position, Prefixes, Secret,
-    Secrets, SideSettings, Toward,
+    Border, FLOW_CHARGE, FairIntake, FragmentPolicy, GatewaySettings, Hold, Holding, IntakeLimits, MERGE_TIMEOUT,
+    Position, Prefixes, Secret, Secrets, SideSettings, Toward,
 };
 
 /// A gateway between a wide and a narrow side.
@@ -48,6 +48,7 @@ impl Gateway {
             let mut direction =
                 Direction::new(toward.direction(), config.role.into(), wire, timeout(config, toward), config.limit);
             direction.tells = config.role != GatewayRole::WideInterface;
+            direction.intake = config.is_fair.then(|| FairIntake::new(IntakeLimits::default(), secret));
             direction.bug = bug;
             direction
         });

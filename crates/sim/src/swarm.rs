@@ -376,6 +376,7 @@ impl Drawing {
             [config.limit, config.pool] = small;
         }
         // Drawn by turns: an additional draw would change all later ones.
+        config.is_fair = (self.stop + self.seed / TOUR) % 3 == 1;
         if role == GatewayRole::WideInterface {
             config.segments = SegmentPolicy::NAMES[(self.seed / TOUR) as usize % SegmentPolicy::NAMES.len()].1;
         }

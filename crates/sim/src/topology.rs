@@ -83,6 +83,8 @@ pub struct Gateway {
     pub late: Lateness,
     /// When payloads are received at their predicted place.
     pub guessing: PlacementMode,
+    /// Whether the frames that arrive together are processed in a fair order, not in order of arrival.
+    pub is_fair: bool,
     /// Memory limit of each stage, in bytes.
     pub limit: usize,
     /// Limit of each direction's buffer pool, in bytes.
@@ -211,6 +213,7 @@ impl Gateway {
             timeout: None,
             late: Lateness::Release,
             guessing: PlacementMode::default(),
+            is_fair: false,
             limit: 4 << 20,
             pool: 64 << 20,
         }

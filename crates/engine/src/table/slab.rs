@@ -25,10 +25,6 @@ pub(crate) struct ListLinks {
 
 impl ListLinks {
     pub(crate) const NONE: ListLinks = ListLinks { before: NONE, after: NONE };
-
-    pub(crate) fn next(self) -> Option<u32> {
-        (self.after != NONE).then_some(self.after)
-    }
 }
 
 impl List {

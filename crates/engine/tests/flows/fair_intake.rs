@@ -1,11 +1,12 @@
 //! Fair intakes: the order within flows, the shares of flows, and the bounds.
 
 use crate::rig::{Spec, each_seed, host, tcp, udp};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use testkit::ip;
 use wideload_engine::packet::{Frame, Ingress, LinkType, Pool};
 use wideload_engine::{
-    Batch, FairIntake, Gateway, GatewaySettings, IntakeLimits, Position, Reason, Secret, Secrets, SideSettings,
+    Batch, FairIntake, FrameSource, Gateway, GatewaySettings, IntakeLimits, Position, Reason, Secret, Secrets,
+    SideSettings,
 };
 
 /// Frames that wait in an intake, each with its number and its flow.
@@ -15,7 +16,7 @@ struct Rig {
     pool: Pool,
     batch: Batch,
     /// Number and flow of each frame in the intake, by the frame's bytes.
-    inside: HashMap<Vec<u8>, (u32, String)>,
+    inside: BTreeMap<Vec<u8>, (u32, String)>,
     /// The number of the last frame that left, by flow.
     last: BTreeMap<String, u32>,
     count: u32,
@@ -30,15 +31,15 @@ impl Rig {
             limits,
             pool: Pool::new(256 << 20),
             batch: Batch::default(),
-            inside: HashMap::new(),
+            inside: BTreeMap::new(),
             last: BTreeMap::new(),
             count: 0,
             evicted: Vec::new(),
         }
     }
 
-    /// Pushes a frame of a flow.
-    fn push(&mut self, flow: &str, bytes: &[u8]) {
+    /// Enqueues a frame of a flow.
+    fn enqueue(&mut self, flow: &str, bytes: &[u8]) {
         let Batch { frames, .. } = &mut self.batch;
         frames.clear();
         self.batch.receive(bytes, LinkType::Ip, Ingress(0), None, &mut self.pool);
@@ -46,23 +47,22 @@ impl Rig {
         let before = self.inside.insert(bytes.to_vec(), (self.count, flow.to_owned()));
         assert!(before.is_none(), "the frames of a test differ");
         let mut evicted = Vec::new();
-        self.batch.frames.drain(..).for_each(|frame| self.intake.push(frame, &mut evicted));
-        for frame in evicted {
+        self.batch.frames.drain(..).for_each(|frame| self.intake.enqueue(frame, FrameSource::Port, &mut evicted));
+        for (frame, _) in evicted {
             let (_, flow) = self.inside.remove(bytes_of(&frame)).expect("only what entered is evicted, and once");
             self.evicted.push(flow);
             self.pool.give(frame.into_buffer());
         }
         let (count, memory) = (self.intake.count(), self.intake.memory());
         assert_eq!(count, self.inside.len());
-        // Frames that wait for earlier ones of their flow are less than a batch.
         let is_within = count <= self.limits.frames && memory <= self.limits.memory;
-        assert!(is_within || count == 1 || !self.intake.wants_more(), "{count} frames, {memory} bytes");
+        assert!(is_within || count == 1, "{count} frames, {memory} bytes");
     }
 
     /// Takes the next frame, and returns its flow and its length.
-    fn take(&mut self) -> Option<(String, usize)> {
+    fn dequeue(&mut self) -> Option<(String, usize)> {
         let mut frames = Vec::new();
-        self.intake.take(1, usize::MAX, &mut frames);
+        self.intake.dequeue(1, usize::MAX, &mut frames);
         let frame = frames.pop()?;
         assert!(frames.is_empty(), "one frame was asked for");
         let bytes = bytes_of(&frame).to_vec();
@@ -75,8 +75,8 @@ impl Rig {
     }
 
     /// Takes all frames, and returns their flows.
-    fn take_all(&mut self) -> Vec<String> {
-        let all = std::iter::from_fn(|| self.take()).map(|(flow, _)| flow).collect();
+    fn dequeue_all(&mut self) -> Vec<String> {
+        let all = std::iter::from_fn(|| self.dequeue()).map(|(flow, _)| flow).collect();
         assert!(self.intake.is_empty() && self.inside.is_empty(), "every frame leaves");
         assert_eq!((self.intake.memory(), self.pool.in_use_count()), (0, 0));
         all
@@ -114,16 +114,13 @@ fn every_frame_leaves_once_and_the_order_within_flows_is_kept() {
         let mut rig = Rig::new(limits);
         let mut number = 0;
         for _ in 0..random.usize(10..120) {
-            // A port returns a batch, even if a fragment in it must wait.
-            if rig.intake.wants_more() {
-                for _ in 0..random.usize(0..12) {
-                    number += 1;
-                    arrive(&mut rig, &mut random, number);
-                }
+            for _ in 0..random.usize(0..12) {
+                number += 1;
+                arrive(&mut rig, &mut random, number);
             }
-            (0..random.usize(0..14)).for_each(|_| drop(rig.take()));
+            (0..random.usize(0..14)).for_each(|_| drop(rig.dequeue()));
         }
-        rig.take_all();
+        rig.dequeue_all();
     });
 }
 
@@ -147,30 +144,104 @@ fn arrive(rig: &mut Rig, random: &mut fastrand::Rng, number: u32) {
         6 => (format!("other {version} {source}"), of(ip(version))),
         _ => {
             let bytes: Vec<u8> = [0x10, 0, 0, 0].into_iter().chain(mark).collect();
-            return rig.push("no packet", &bytes);
+            return rig.enqueue("no packet", &bytes);
         }
     };
     if is_fragmented && spec.payload.len() > 600 {
-        spec.fragments(576).iter().for_each(|bytes| rig.push(&flow, bytes));
+        spec.fragments(576).iter().for_each(|bytes| rig.enqueue(&flow, bytes));
     } else {
-        rig.push(&flow, &spec.bytes());
+        rig.enqueue(&flow, &spec.bytes());
     }
 }
 
 #[test]
 fn a_fragment_of_a_connection_neither_overtakes_nor_is_overtaken() {
     let mut rig = Rig::new(IntakeLimits { quantum: 100, ..IntakeLimits::default() });
-    (1..40).for_each(|number| rig.push("a", &segment(0, number, 1_000).bytes()));
+    (1..40).for_each(|number| rig.enqueue("a", &segment(0, number, 1_000).bytes()));
     // The rig panics if the frames of a flow leave in another order.
-    segment(0, 40, 3_000).fragments(1_500).iter().for_each(|bytes| rig.push("a", bytes));
-    (41..80).for_each(|number| rig.push("a", &segment(0, number, 100).bytes()));
-    assert!(!rig.intake.wants_more(), "the fragments wait, and so does the port");
-    assert_eq!(rig.take_all().len(), 39 + 3 + 39);
-    assert!(rig.intake.wants_more());
+    segment(0, 40, 3_000).fragments(1_500).iter().for_each(|bytes| rig.enqueue("a", bytes));
+    (41..80).for_each(|number| rig.enqueue("a", &segment(0, number, 100).bytes()));
+    assert_eq!(rig.dequeue_all().len(), 39 + 3 + 39);
 }
 
 #[test]
-fn a_busy_flow_waits_at_most_for_one_turn_of_each_other_flow() {
+fn a_fragment_of_a_busy_pair_of_hosts_delays_no_other_pair() {
+    let mut rig = Rig::new(IntakeLimits { quantum: 3_000, ..IntakeLimits::default() });
+    (1..100).for_each(|number| rig.enqueue("a", &segment(0, number, 1_400).bytes()));
+    segment(0, 100, 3_000).fragments(1_500).iter().for_each(|bytes| rig.enqueue("a", bytes));
+    (101..110).for_each(|number| rig.enqueue("a", &segment(0, number, 100).bytes()));
+    // Connections of other hosts arrive behind the fragments: one is sparse, and one is busy.
+    rig.enqueue("sparse", &segment(40, 1_000, 100).bytes());
+    (0..20).for_each(|number| rig.enqueue("b", &segment(80, 2_000 + number, 1_400).bytes()));
+    rig.enqueue("control", &segment(44, 3_000, 0).flags(0x02).bytes());
+    let order = rig.dequeue_all();
+    assert_eq!(order[0], "control");
+    let place = order.iter().position(|flow| flow == "sparse").expect("it leaves");
+    // Ahead of it is one quantum of the first flow.
+    assert!(place <= 5, "the sparse flow left behind {place} frames");
+    let last = order.iter().rposition(|flow| flow == "b").expect("it leaves");
+    assert!(last < 50, "the busy flow of other hosts left behind {last} frames");
+}
+
+#[test]
+fn evicting_the_packets_before_a_fragment_unblocks_it() {
+    let mut rig = blocked(8_000, 2_000);
+    rig.enqueue("c", &segment(44, 10, 100).bytes());
+    assert_eq!(rig.evicted, ["a"], "the longest frame");
+    assert_eq!(rig.dequeue_all().iter().filter(|flow| *flow == "a").count(), 2);
+}
+
+#[test]
+fn evicting_a_blocked_fragment_keeps_the_order_of_the_frames_behind_it() {
+    let mut rig = blocked(100, 10_000);
+    rig.enqueue("c", &segment(44, 10, 100).bytes());
+    assert_eq!(rig.evicted, ["a"], "the longest frame");
+    // The rig panics if the second fragment overtakes the packet before.
+    assert_eq!(rig.dequeue_all().iter().filter(|flow| *flow == "a").count(), 2);
+}
+
+#[test]
+fn a_flow_whose_blocked_fragment_is_evicted_is_served_at_once() {
+    let mut rig = Rig::new(IntakeLimits { frames: 8, quantum: 100, ..IntakeLimits::default() });
+    let of = |spec: Spec, number: u32| spec.between(1, 2).id(number).seq(number);
+    (0..4).for_each(|number| rig.enqueue("a", &of(tcp(6), number).noise(100).bytes()));
+    // In IPv6, a UDP packet follows the fragments between its hosts, as these may be of any protocol.
+    let fragments = of(tcp(6), 20).noise(10_000).fragments(9_500);
+    rig.enqueue("fragment", &fragments[0]);
+    rig.enqueue("udp", &of(udp(6), 21).noise(100).bytes());
+    (22..24).for_each(|number| rig.enqueue("b", &segment(40, number, 100).bytes()));
+    assert_eq!(
+        [rig.dequeue(), rig.dequeue()].map(|taken| taken.map(|(flow, _)| flow).unwrap_or_default()),
+        ["a", "b"]
+    );
+    (24..27).for_each(|number| rig.enqueue("c", &segment(44, number, 100).bytes()));
+    assert_eq!(rig.evicted, ["fragment"], "the longest frame");
+    let order = rig.dequeue_all();
+    let last = |of: &str| order.iter().rposition(|flow| flow == of);
+    assert!(last("udp") < last("a"), "{order:?}");
+}
+
+/// A full intake with a packet of this payload length, then two fragments of a packet of another length, which are
+/// blocked, and a frame of another flow.
+fn blocked(len: usize, fragmented_len: usize) -> Rig {
+    let mut rig = Rig::new(IntakeLimits { frames: 6, quantum: 100, ..IntakeLimits::default() });
+    rig.enqueue("a", &segment(0, 1, 100).bytes());
+    rig.enqueue("a", &segment(0, 2, len).bytes());
+    segment(0, 3, fragmented_len)
+        .fragments(9_000.min(fragmented_len))
+        .iter()
+        .for_each(|bytes| rig.enqueue("a", bytes));
+    (4..6).for_each(|number| rig.enqueue("b", &segment(40, number, 100).bytes()));
+    assert_eq!(
+        [rig.dequeue(), rig.dequeue()].map(|taken| taken.map(|(flow, _)| flow).unwrap_or_default()),
+        ["a", "b"]
+    );
+    (6..8).for_each(|number| rig.enqueue("d", &segment(48, number, 100).bytes()));
+    rig
+}
+
+#[test]
+fn a_busy_flow_waits_at_most_for_one_quantum_of_each_other_flow() {
     each_seed("-p wideload-engine --test flows a_busy_flow_waits", 40, |seed| {
         let mut random = fastrand::Rng::with_seed(seed);
         let quantum = 3_000;
@@ -180,41 +251,42 @@ fn a_busy_flow_waits_at_most_for_one_turn_of_each_other_flow() {
         let mut number = 0;
         let mut push = |rig: &mut Rig, flow: u16| {
             number += 1;
-            rig.push(&flow.to_string(), &segment(flow, number, lens[usize::from(flow)]).bytes());
+            rig.enqueue(&flow.to_string(), &segment(flow, number, lens[usize::from(flow)]).bytes());
         };
         for _ in 0..20 {
             (0..flow_count).for_each(|flow| push(&mut rig, flow));
         }
         let (mut served, mut waited) = (vec![0_i64; flow_count.into()], vec![0_i64; flow_count.into()]);
-        // A turn ends with the first frame that uses up the quantum.
-        let turn = i64::from(quantum) + 1_500;
+        // A flow sends until a frame uses up the quantum.
+        let sent_max = i64::from(quantum) + 1_500;
         for _ in 0..2_000 {
-            let (flow, len) = rig.take().expect("all flows are busy");
+            let (flow, len) = rig.dequeue().expect("all flows are busy");
             let flow: u16 = flow.parse().unwrap();
             push(&mut rig, flow);
             waited.iter_mut().for_each(|waited| *waited += len as i64);
             waited[usize::from(flow)] = 0;
             served[usize::from(flow)] += len as i64;
             let longest = *waited.iter().max().unwrap();
-            assert!(longest <= i64::from(flow_count - 1) * turn, "a flow waited for {longest} bytes");
+            assert!(longest <= i64::from(flow_count - 1) * sent_max, "a flow waited for {longest} bytes");
             let (least, most) = (served.iter().min().unwrap(), served.iter().max().unwrap());
-            assert!(most - least <= 2 * turn, "shares of {least} and {most} bytes");
+            assert!(most - least <= 2 * sent_max, "shares of {least} and {most} bytes");
         }
     });
 }
 
 #[test]
-fn a_sparse_flow_leaves_before_busy_flows_but_only_for_one_turn() {
+fn a_sparse_flow_leaves_before_busy_flows_but_only_for_one_quantum() {
     let mut rig = Rig::new(IntakeLimits { quantum: 3_000, ..IntakeLimits::default() });
     for number in 0..100 {
-        (0..8).for_each(|flow| rig.push("busy", &segment(flow * 4, number * 8 + u32::from(flow), 1_400).bytes()));
+        (0..8)
+            .for_each(|flow| rig.enqueue("busy", &segment(flow * 4, number * 8 + u32::from(flow), 1_400).bytes()));
         rig.last.clear();
     }
-    (0..50).for_each(|_| drop((rig.take(), rig.last.clear())));
-    (1_000..1_020).for_each(|number| rig.push("sparse", &segment(99, number, 900).bytes()));
+    (0..50).for_each(|_| drop((rig.dequeue(), rig.last.clear())));
+    (1_000..1_020).for_each(|number| rig.enqueue("sparse", &segment(99, number, 900).bytes()));
     let mut order = Vec::new();
     for _ in 0..40 {
-        order.push(rig.take().unwrap().0);
+        order.push(rig.dequeue().unwrap().0);
         rig.last.clear();
     }
     // Four frames of 940 bytes are the first to exceed the quantum.
@@ -226,35 +298,35 @@ fn a_sparse_flow_leaves_before_busy_flows_but_only_for_one_turn() {
 fn a_flow_whose_frames_arrive_one_by_one_is_first_once_a_round() {
     let mut rig = Rig::new(IntakeLimits { quantum: 1_500, ..IntakeLimits::default() });
     (0..400).for_each(|number| {
-        rig.push(&(number % 4).to_string(), &segment(number as u16 % 4 * 4, number, 1_400).bytes())
+        rig.enqueue(&(number % 4).to_string(), &segment(number as u16 % 4 * 4, number, 1_400).bytes())
     });
     let mut quick = 0;
     for number in 1_000..1_100 {
-        rig.push("quick", &segment(99, number, 1_400).bytes());
-        quick += u32::from(rig.take().unwrap().0 == "quick");
+        rig.enqueue("quick", &segment(99, number, 1_400).bytes());
+        quick += u32::from(rig.dequeue().unwrap().0 == "quick");
     }
     assert!((15..=40).contains(&quick), "{quick} of 100 frames, of 5 busy flows");
 }
 
 #[test]
-fn a_control_segment_leaves_first_and_a_flood_of_them_takes_turns() {
+fn a_control_segment_leaves_first_and_a_flood_of_them_is_served_round_robin() {
     let mut rig = Rig::new(IntakeLimits { quantum: 1_500, flows: 64, ..IntakeLimits::default() });
-    (0..100).for_each(|number| rig.push("busy", &segment(0, number, 1_400).bytes()));
-    (0..3).for_each(|_| drop(rig.take()));
+    (0..100).for_each(|number| rig.enqueue("busy", &segment(0, number, 1_400).bytes()));
+    (0..3).for_each(|_| drop(rig.dequeue()));
     // A new flow with data is first, but behind any control segment.
-    rig.push("new", &segment(50, 1_000, 1_400).bytes());
+    rig.enqueue("new", &segment(50, 1_000, 1_400).bytes());
     for (number, flags) in [(1_001, 0x02), (1_002, 0x12), (1_003, 0x04), (1_004, 0x11)] {
         let connection = number as u16;
-        rig.push("control", &segment(connection, number, 0).flags(flags).bytes());
+        rig.enqueue("control", &segment(connection, number, 0).flags(flags).bytes());
     }
-    let order: Vec<String> = (0..6).map(|_| rig.take().unwrap().0).collect();
+    let order: Vec<String> = (0..6).map(|_| rig.dequeue().unwrap().0).collect();
     assert_eq!(order, ["control", "control", "control", "control", "new", "busy"]);
     // A flood of SYNs, each of another connection.
     let mut busy = 0;
     for number in 2_000..4_000_u32 {
-        rig.push("flood", &segment(number as u16, number, 0).flags(0x02).bytes());
+        rig.enqueue("flood", &segment(number as u16, number, 0).flags(0x02).bytes());
         rig.last.remove("flood");
-        busy += u32::from(rig.take().unwrap().0 == "busy");
+        busy += u32::from(rig.dequeue().unwrap().0 == "busy");
         rig.last.remove("flood");
     }
     assert!(busy >= 25, "{busy} frames of the busy flow left");
@@ -264,11 +336,11 @@ fn a_control_segment_leaves_first_and_a_flood_of_them_takes_turns() {
 fn control_segments_stay_behind_the_data_of_their_flow() {
     for flags in [0x02, 0x04, 0x11] {
         let mut rig = Rig::new(IntakeLimits::default());
-        (0..30).for_each(|number| rig.push("a", &segment(0, number, 1_400).bytes()));
+        (0..30).for_each(|number| rig.enqueue("a", &segment(0, number, 1_400).bytes()));
         // The rig panics if this segment overtakes.
-        rig.push("a", &segment(0, 30, 0).flags(flags).bytes());
-        rig.push("b", &segment(1, 31, 0).flags(flags).bytes());
-        assert_eq!(rig.take_all()[0], "b");
+        rig.enqueue("a", &segment(0, 30, 0).flags(flags).bytes());
+        rig.enqueue("b", &segment(1, 31, 0).flags(flags).bytes());
+        assert_eq!(rig.dequeue_all()[0], "b");
     }
 }
 
@@ -278,27 +350,89 @@ fn a_full_intake_evicts_frames_of_the_flow_with_the_most_memory() {
     // Each frame uses a buffer of about 2 KiB. The rig verifies the bounds after each frame.
     for limits in [limits, IntakeLimits { frames: 1_000, memory: 90_000, ..limits }] {
         let mut rig = Rig::new(limits);
-        (0..5).for_each(|number| rig.push("sparse", &segment(40, number, 200).bytes()));
+        (0..5).for_each(|number| rig.enqueue("sparse", &segment(40, number, 200).bytes()));
         let mut number = 100;
         for _ in 0..100 {
             number += 4;
-            (0..3).for_each(|more| rig.push("greedy", &segment(0, number + more, 1_000).bytes()));
-            rig.push("busy", &segment(4, number + 3, 1_000).bytes());
+            (0..3).for_each(|more| rig.enqueue("greedy", &segment(0, number + more, 1_000).bytes()));
+            rig.enqueue("busy", &segment(4, number + 3, 1_000).bytes());
         }
         let lost = |flow: &str| rig.evicted.iter().filter(|lost| *lost == flow).count();
         assert_eq!(lost("sparse"), 0);
         // Both queues end up equally long, so both flows have about as many frames in them.
         assert!((270..300).contains(&lost("greedy")) && (70..95).contains(&lost("busy")), "{:?}", rig.evicted);
-        let is_oldest_gone = rig.take_all().len() < 45;
+        let is_oldest_gone = rig.dequeue_all().len() < 45;
         assert!(is_oldest_gone && rig.last["greedy"] > 300, "the newest frames of a flow stay");
     }
 }
 
 #[test]
+fn a_victim_uses_about_the_most_memory_of_all_flows() {
+    each_seed("-p wideload-engine --test flows a_victim_uses", 20, |seed| {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let limits = IntakeLimits { frames: random.usize(20..400), ..IntakeLimits::default() };
+        let mut rig = Rig::new(limits);
+        let flow_count = random.u16(2..60);
+        for number in 0..1_500 {
+            // Flow 0 has the most frames, then flow 1, and so on.
+            let flow = random.u16(..flow_count).min(random.u16(..flow_count));
+            let mut used: BTreeMap<String, usize> = BTreeMap::new();
+            rig.inside.values().for_each(|(_, flow)| *used.entry(flow.clone()).or_default() += 1);
+            let (arrived, evicted_before) = (flow.to_string(), rig.evicted.len());
+            rig.enqueue(&arrived, &segment(flow * 4, number, 1_000).bytes());
+            *used.entry(arrived).or_default() += 1;
+            // All buffers of these frames have one length.
+            let most = used.values().max().copied().unwrap_or_default();
+            for victim in &rig.evicted[evicted_before..] {
+                assert!(used[victim] * 9 >= most * 8, "{} frames of {most} at most", used[victim]);
+            }
+            if random.u8(..4) == 0 {
+                drop(rig.dequeue());
+                // Each flow of this test has its own numbers only.
+                rig.last.clear();
+            }
+        }
+    });
+}
+
+#[test]
+fn the_search_for_a_victim_is_as_short_with_many_flows_as_with_few() {
+    let longest = [2, 1_000].map(|flow_count| {
+        let limits = IntakeLimits { frames: 1_500, ..IntakeLimits::default() };
+        let mut rig = Rig::new(limits);
+        for number in 0..6_000_u32 {
+            let flow = number % flow_count;
+            let spec = udp(4).from(host(4, flow + 10)).id(number & 0xFFFF).payload(number.to_be_bytes());
+            rig.enqueue(&flow.to_string(), &spec.bytes());
+        }
+        assert_eq!(rig.evicted.len(), 4_500);
+        rig.intake.longest_search()
+    });
+    assert!(longest.iter().all(|steps| (1..=9).contains(steps)), "{longest:?} steps");
+}
+
+#[test]
+fn a_slice_has_frames_of_one_source() {
+    use FrameSource::{Peer, Port};
+    let mut intake = FairIntake::new(IntakeLimits::default(), Secret::new(3));
+    let (mut pool, mut batch, mut evicted) = (Pool::new(8 << 20), Batch::default(), Vec::new());
+    let sources = [Port, Port, Peer, Port, Peer, Peer];
+    for (number, source) in (1..).zip(sources) {
+        batch.receive(&segment(0, number, 100).bytes(), LinkType::Ip, Ingress(0), None, &mut pool);
+        batch.frames.drain(..).for_each(|frame| intake.enqueue(frame, source, &mut evicted));
+    }
+    let mut slices = Vec::new();
+    while let Some(source) = intake.dequeue(64, usize::MAX, &mut batch.frames) {
+        slices.push((source, batch.frames.drain(..).map(|frame| pool.give(frame.into_buffer())).count()));
+    }
+    assert_eq!(slices, [(Port, 2), (Peer, 1), (Port, 1), (Peer, 2)]);
+}
+
+#[test]
 fn a_frame_that_exceeds_all_limits_alone_leaves() {
     let mut rig = Rig::new(IntakeLimits { frames: 1, memory: 1, flows: 1, quantum: 1 });
-    rig.push("a", &segment(0, 1, 1_000).bytes());
-    assert_eq!(rig.take_all(), ["a"]);
+    rig.enqueue("a", &segment(0, 1, 1_000).bytes());
+    assert_eq!(rig.dequeue_all(), ["a"]);
 }
 
 #[test]
@@ -319,9 +453,9 @@ fn an_evicted_packet_is_received_and_retired() {
 fn flows_beyond_the_limit_share_a_queue_in_order() {
     let mut rig = Rig::new(IntakeLimits { flows: 4, quantum: 1_000, ..IntakeLimits::default() });
     for number in 0..60_u32 {
-        rig.push(&(number % 20).to_string(), &segment(number as u16 % 20, number, 1_000).bytes());
+        rig.enqueue(&(number % 20).to_string(), &segment(number as u16 % 20, number, 1_000).bytes());
     }
-    let order = rig.take_all();
+    let order = rig.dequeue_all();
     let own = |flow: &String| flow.parse::<u32>().unwrap() < 4;
     assert!(
         order[..15].iter().filter(|flow| own(flow)).count() == 12,
@@ -333,18 +467,18 @@ fn flows_beyond_the_limit_share_a_queue_in_order() {
 #[test]
 fn a_flow_that_returns_does_not_share_the_queue_of_its_successor() {
     let mut rig = Rig::new(IntakeLimits { quantum: 1_500, ..IntakeLimits::default() });
-    rig.push("first", &segment(0, 1, 100).bytes());
-    rig.take_all();
-    (10..40).for_each(|number| rig.push("second", &segment(4, number, 1_400).bytes()));
-    (0..4).for_each(|_| drop(rig.take()));
-    rig.push("first", &segment(0, 2, 100).bytes());
-    assert_eq!(rig.take().unwrap().0, "first");
+    rig.enqueue("first", &segment(0, 1, 100).bytes());
+    rig.dequeue_all();
+    (10..40).for_each(|number| rig.enqueue("second", &segment(4, number, 1_400).bytes()));
+    (0..4).for_each(|_| drop(rig.dequeue()));
+    rig.enqueue("first", &segment(0, 2, 100).bytes());
+    assert_eq!(rig.dequeue().unwrap().0, "first");
 }
 
 #[test]
 fn the_hash_of_flows_is_keyed() {
     // Connections that share a queue under one key do not share one under other keys: each of 2,000 connections has
-    // one frame, so as many leave in the first turns as have a queue of their own.
+    // one frame, so as many leave in the first round as have a queue of their own.
     let limits = IntakeLimits { flows: 4_000, quantum: 256, ..IntakeLimits::default() };
     let order = |secret: u128| {
         let mut rig = Rig::new(limits);
@@ -352,9 +486,9 @@ fn the_hash_of_flows_is_keyed() {
         (0..1_000_u32).for_each(|number| {
             let flow = (number % 500) as u16;
             let spec = udp(4).from(host(4, u32::from(flow) + 10)).id(number).payload(number.to_be_bytes());
-            rig.push(&flow.to_string(), &spec.bytes());
+            rig.enqueue(&flow.to_string(), &spec.bytes());
         });
-        rig.take_all()
+        rig.dequeue_all()
     };
     assert_eq!(order(1), order(1), "equal calls have equal results");
     assert_ne!(order(1), order(2));

@@ -19,6 +19,7 @@ use arrayvec::ArrayVec;
 use engine::{Batch, Checksums, Egress, FairIntake, Gateway};
 pub use farewell::FAREWELL_TIMEOUT;
 use farewell::Leaving;
+use intake::Evicted;
 use linux::clock::Clock;
 use offload::flow_offload::Flow;
 use packet::{Frame, OpaqueFrame, Packet, ParseError, Time, advised_mtu};
@@ -43,7 +44,7 @@ pub struct Worker {
     /// The frames that wait for the engine, by flow; `None` if frames are processed in order of arrival.
     intakes: Option<Box<Intakes>>,
     /// Frames that an intake evicted and that are not counted yet.
-    evicted: Vec<Frame>,
+    evicted: Evicted,
     /// Whether a successor receives the held packets.
     has_successor: bool,
     /// Packets written for the successor, by direction, including packets that the successor could not read.
@@ -166,6 +167,11 @@ impl Worker {
                 self.commands.clear();
                 self.receive_from_peers(now);
                 self.obey();
+                for direction in [TO_NARROW, TO_WIDE] {
+                    if self.has_queued(direction) {
+                        turns[direction] = PollState::Busy;
+                    }
+                }
             }
         }
         if !self.has_successor {
@@ -216,16 +222,15 @@ impl Worker {
 
     /// Receives and processes a batch of this direction, and sends the resulting packets.
     fn receive(&mut self, direction: usize, now: Time) -> PollState {
-        let turn = match &mut self.intakes {
-            None => self.ends[direction].receive(direction, &mut self.gateway, &mut self.batch),
-            Some(intakes) => {
-                let (end, intake) = (&mut self.ends[direction], &mut intakes[direction]);
-                let out = self.gateway.output_mut(direction);
-                let turn = intake::receive(end, direction, intake, out, &mut self.batch, &mut self.evicted);
-                self.drop_evicted(direction);
-                turn
-            }
-        };
+        if let Some(intakes) = &mut self.intakes {
+            let (end, intake) = (&mut self.ends[direction], &mut intakes[direction]);
+            let out = self.gateway.output_mut(direction);
+            let (state, source) = intake::receive(end, direction, intake, out, &mut self.batch, &mut self.evicted);
+            self.drop_evicted(direction);
+            self.process_slice(direction, now, state, source);
+            return state;
+        }
+        let turn = self.ends[direction].receive(direction, &mut self.gateway, &mut self.batch);
         self.process(direction, now, turn);
         turn
     }

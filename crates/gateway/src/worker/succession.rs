@@ -174,30 +174,45 @@ impl Worker {
         self.gateway.recycle(direction, packet);
     }
 
-    /// Processes the packets of this worker's flows that peer workers reassembled or received.
+    /// Processes the packets of this worker's flows that peer workers reassembled or received, or queues them in the
+    /// intakes.
     pub(super) fn receive_from_peers(&mut self, now: Time) {
         while let Some(rebuilt) = self.peers.as_mut().and_then(PeerHandoff::take) {
             self.push_rebuilt(now, &rebuilt);
-            self.gateway.port_is_idle(now, rebuilt.direction);
+            if !self.has_queued(rebuilt.direction) {
+                self.gateway.port_is_idle(now, rebuilt.direction);
+            }
             self.drain(rebuilt.direction);
         }
     }
 
+    /// Processes a packet of a peer worker, or queues it in the intake behind earlier packets of its flow.
     fn push_rebuilt(&mut self, now: Time, rebuilt: &HandedPacket) {
-        // The packet may belong to a flow with earlier packets in the intake.
-        self.empty_intake(rebuilt.direction, now);
         let pool = &mut self.gateway.output_mut(rebuilt.direction).pool;
         match Frame::copy(&rebuilt.frame, rebuilt.link_type, Ingress(rebuilt.direction as u32), pool) {
             Ok(mut packet) => {
                 rebuilt.tell(&mut packet);
-                if self.redirects {
-                    self.prepare_icmp(rebuilt.direction, &packet);
+                if let Some(packet) = self.enqueue_from_peer(rebuilt.direction, packet) {
+                    self.batch.frames.push(Frame::Ip(packet));
+                    self.process_from_peers(rebuilt.direction, now);
                 }
-                self.batch.frames.push(Frame::Ip(packet));
-                self.gateway.push(now, rebuilt.direction, &mut self.batch);
             }
             Err(_) => self.ends[rebuilt.direction].seen.dropped += 1,
         }
+    }
+
+    /// Processes the batch, which contains packets of peer workers. Those workers counted them as received.
+    pub(super) fn process_from_peers(&mut self, direction: usize, now: Time) {
+        if self.redirects {
+            let frames = std::mem::take(&mut self.batch.frames);
+            for frame in &frames {
+                if let Frame::Ip(packet) = frame {
+                    self.prepare_icmp(direction, packet);
+                }
+            }
+            self.batch.frames = frames;
+        }
+        self.gateway.push(now, direction, &mut self.batch);
     }
 
     /// Ends the hand-off with peer workers, and processes the packets left in this worker's queue. Afterwards this

@@ -459,7 +459,7 @@ pub fn worker(frames: &[Vec<u8>]) -> (Worker, WorkerHandle, Left) {
 }
 
 /// The same worker as of [`worker`], with these commands and peer workers.
-fn worker_by(frames: &[Vec<u8>], commands: Commands, peers: Option<PeerHandoff>) -> (Worker, Left) {
+pub fn worker_by(frames: &[Vec<u8>], commands: Commands, peers: Option<PeerHandoff>) -> (Worker, Left) {
     let (worker, left) = worker_with(gateway(SideSettings::new(9_000, Position::Source)), frames, commands);
     (worker.with_peers(peers), left)
 }
@@ -482,7 +482,7 @@ fn worker_with(gateway: Gateway, frames: &[Vec<u8>], commands: Commands) -> (Wor
 }
 
 /// A TCP segment of a flow that belongs to worker `number` of two.
-fn segment_of_worker(number: usize) -> Packet {
+pub fn segment_of_worker(number: usize) -> Packet {
     let mut pool = Pool::new(1 << 20);
     for port in 1_000_u16.. {
         let bytes = segment(port, 1, &[7; 100]).bytes();
