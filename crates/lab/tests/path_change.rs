@@ -1,4 +1,4 @@
-//! A border with a path that becomes narrower during a transfer: no transfer stalls for long.
+//! A border with a path on either side that becomes narrower during a transfer: no transfer stalls for long.
 
 use std::time::Duration;
 use wideload_lab::experiments::{PathChangeSettings, PathMiddle, path_change};
@@ -14,8 +14,12 @@ fn no_offloaded_transfer_stalls_either() {
 }
 
 fn check(middle: PathMiddle) {
-    let settings =
-        PathChangeSettings { mtus: vec![1_400], middles: vec![middle], after: Duration::from_millis(3_500) };
+    let settings = PathChangeSettings {
+        mtus: vec![1_400],
+        wide_mtus: vec![4_000],
+        middles: vec![middle],
+        after: Duration::from_millis(3_500),
+    };
     let outcome = path_change(&settings, |_| ()).unwrap();
     println!("{outcome}");
     assert!(outcome.is_good(), "{outcome}");

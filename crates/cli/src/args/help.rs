@@ -218,8 +218,8 @@ Examples:
 
 Exit status: 0 no message was lost, and each median with holding is at most 1.1 times that without, plus the range of its rounds; 1 otherwise.";
 pub(super) const PATH_CHANGE_HELP: &str = "\
-A host behind a router receives a TCP transfer from a wide host. After a second, the router's link becomes narrower: the router tells the \
-sender, or a firewall drops these ICMP errors. A border with and without flow offload and a bridge with net.ipv4.tcp_mtu_probing = 0 and 1 \
+A host behind a router receives a TCP transfer from the other side. After a second, the router's link becomes narrower: the router tells the \
+sender, or a firewall drops these ICMP errors. On the wide side, the MTU falls to 4,000. A border with and without flow offload and a bridge with net.ipv4.tcp_mtu_probing = 0 and 1 \
 take turns. The table shows the longest time without a delivered byte in the next eight seconds.
 
 Examples:

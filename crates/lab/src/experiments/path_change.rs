@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! wide host ──── 9,000 ──── the middle ──── 1,500 ──── router ──── 1,500, then less ──── narrow host
+//! wide host ──── 9,000, then less ──── router ──── 9,000 ──── border ──── 1,500 ──── narrow host
 //! ```
 //!
 //! The router tells senders of packets that became too long, or a firewall drops these ICMP errors. The middle is a
@@ -10,7 +11,8 @@
 
 use super::Conditions;
 use crate::net::{Host, HostLink, Offloading, cable};
-use crate::three_hosts::{Middle, NARROW, ThreeHosts};
+use crate::three_hosts::{Middle, NARROW, ThreeHosts, WIDE};
+use engine::Toward;
 use linux::addresses::Prefix;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, ipproto, socket_with, sockopt};
 use serde::Serialize;
@@ -25,8 +27,10 @@ use std::time::{Duration, Instant};
 /// Extent of the measurement.
 #[derive(Clone, Debug)]
 pub struct PathChangeSettings {
-    /// MTUs of the path after the change, in bytes.
+    /// MTUs of a path to a narrow host after the change, in bytes.
     pub mtus: Vec<u32>,
+    /// MTUs of a path from a border to a wide host after the change, in bytes.
+    pub wide_mtus: Vec<u32>,
     /// The middles to measure.
     pub middles: Vec<PathMiddle>,
     /// Time from the change to the end of a transfer.
@@ -41,7 +45,12 @@ impl Default for PathChangeSettings {
             PathMiddle::Bridge { probing: false },
             PathMiddle::Bridge { probing: true },
         ];
-        PathChangeSettings { mtus: vec![1_400, 1_280], middles, after: Duration::from_secs(8) }
+        PathChangeSettings {
+            mtus: vec![1_400, 1_280],
+            wide_mtus: vec![4_000],
+            middles,
+            after: Duration::from_secs(8),
+        }
     }
 }
 
@@ -86,6 +95,8 @@ pub struct PathChange {
 pub struct PathChangeRow {
     /// The system in the middle.
     pub middle: PathMiddle,
+    /// The side of the receiver, and of the path that becomes narrower: `narrow` or `wide`.
+    pub side: &'static str,
     /// IP version of the transfer.
     pub version: u8,
     /// The path's MTU after the change, in bytes.
@@ -125,22 +136,40 @@ pub fn path_change(settings: &PathChangeSettings, mut tell: impl FnMut(&str)) ->
                 for &middle in &settings.middles {
                     let how = if icmp { "with ICMP" } else { "without ICMP" };
                     tell(&format!("IPv{version} to {mtu} bytes {how}: {middle}"));
-                    rows.push(one(middle, version, mtu, icmp, settings.after)?);
+                    rows.push(one(middle, Toward::Narrow, (version, mtu, icmp), settings.after)?);
                 }
             }
+        }
+    }
+    // Without ICMP errors, a border finds no limit of the wide side.
+    for (&mtu, version) in settings.wide_mtus.iter().flat_map(|mtu| [(mtu, 4), (mtu, 6)]) {
+        for &middle in settings.middles.iter().filter(|middle| matches!(middle, PathMiddle::Border { .. })) {
+            tell(&format!("IPv{version} to {mtu} bytes on the wide side: {middle}"));
+            rows.push(one(middle, Toward::Wide, (version, mtu, true), settings.after)?);
         }
     }
     Ok(PathChange { conditions: Conditions::here(1), rows })
 }
 
-fn one(middle: PathMiddle, version: u8, mtu: u32, icmp: bool, after: Duration) -> io::Result<PathChangeRow> {
+/// Sends to a host behind a router on this side. After a second, the router's link has another MTU.
+fn one(
+    middle: PathMiddle,
+    toward: Toward,
+    (version, mtu, icmp): (u8, u32, bool),
+    after: Duration,
+) -> io::Result<PathChangeRow> {
     let offloading = match middle {
         PathMiddle::Border { offloads: true } | PathMiddle::Bridge { .. } => Offloading::On,
         PathMiddle::Border { offloads: false } => Offloading::Checksums,
     };
     let wide_mtu = if matches!(middle, PathMiddle::Border { .. }) { 9_000 } else { LINK_MTU };
     let three_hosts = ThreeHosts::new([wide_mtu, LINK_MTU], offloading)?;
-    let far = behind_router(&three_hosts, offloading, icmp)?;
+    let (sender, router) = match toward {
+        Toward::Narrow => (&three_hosts.wide, &three_hosts.narrow),
+        Toward::Wide => (&three_hosts.narrow, &three_hosts.wide),
+    };
+    let (number, link_mtu) = if toward == Toward::Narrow { (NARROW, LINK_MTU) } else { (WIDE, wide_mtu) };
+    let far = behind_router(sender, (router, number, link_mtu), offloading, icmp)?;
     let between = match middle {
         PathMiddle::Border { .. } => three_hosts.gateway(&three_hosts.border("", "", ""))?,
         PathMiddle::Bridge { probing } => {
@@ -151,8 +180,8 @@ fn one(middle: PathMiddle, version: u8, mtu: u32, icmp: bool, after: Duration) -
     };
     three_hosts.wait_until_forwarding()?;
     let target = if version == 4 { FAR_V4.into() } else { IpAddr::from(FAR_V6) };
-    let narrow = |host: &Host| host.tell(|netlink| netlink.set_mtu(TO_FAR, mtu));
-    let seen = transfer(&three_hosts.wide, &far, target, after, || narrow(&three_hosts.narrow))?;
+    let narrow = || router.tell(|netlink| netlink.set_mtu(TO_FAR, mtu));
+    let seen = transfer(sender, &far, target, after, narrow)?;
     let mut lowered = [0; 2];
     if let Middle::Gateway(service) = &between {
         for snapshot in service.snapshots()? {
@@ -168,13 +197,29 @@ fn one(middle: PathMiddle, version: u8, mtu: u32, icmp: bool, after: Duration) -
     let [lowered_loss, lowered_icmp] = lowered;
     let Observed { stall, is_stalled, intact } = seen;
     let stall_seconds = stall.as_secs_f64();
-    Ok(PathChangeRow { middle, version, mtu, icmp, stall_seconds, is_stalled, intact, lowered_loss, lowered_icmp })
+    let side = if toward == Toward::Narrow { "narrow" } else { "wide" };
+    Ok(PathChangeRow {
+        middle,
+        side,
+        version,
+        mtu,
+        icmp,
+        stall_seconds,
+        is_stalled,
+        intact,
+        lowered_loss,
+        lowered_icmp,
+    })
 }
 
-/// Makes a router of the narrow host, and connects another host to it.
-fn behind_router(three_hosts: &ThreeHosts, offloading: Offloading, icmp: bool) -> io::Result<Host> {
+/// Makes a router of a host with this number, and connects another host to it, over a link with this MTU.
+fn behind_router(
+    sender: &Host,
+    (router, number, mtu): (&Host, u8, u32),
+    offloading: Offloading,
+    icmp: bool,
+) -> io::Result<Host> {
     let far = Host::new("far")?;
-    let router = &three_hosts.narrow;
     let of = |v4: Ipv4Addr, v6: Ipv6Addr| [Prefix::new(IpAddr::from(v4), 24), Prefix::new(IpAddr::from(v6), 64)];
     let (of_router, of_far) = (of(ROUTER_V4, ROUTER_V6), of(FAR_V4, FAR_V6));
     for name in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
@@ -182,13 +227,13 @@ fn behind_router(three_hosts: &ThreeHosts, offloading: Offloading, icmp: bool) -
     }
     cable(
         [
-            HostLink { host: router, interface: TO_FAR, mtu: LINK_MTU, addresses: &of_router },
-            HostLink { host: &far, interface: "far", mtu: LINK_MTU, addresses: &of_far },
+            HostLink { host: router, interface: TO_FAR, mtu, addresses: &of_router },
+            HostLink { host: &far, interface: "far", mtu, addresses: &of_far },
         ],
         offloading,
     )?;
-    let [v4, v6] = [crate::three_hosts::v4(NARROW), crate::three_hosts::v6(NARROW)];
-    run(&three_hosts.wide, &format!("ip route add {FAR_V4}/32 via {v4} && ip -6 route add {FAR_V6}/128 via {v6}"))?;
+    let [v4, v6] = [crate::three_hosts::v4(number), crate::three_hosts::v6(number)];
+    run(sender, &format!("ip route add {FAR_V4}/32 via {v4} && ip -6 route add {FAR_V6}/128 via {v6}"))?;
     run(&far, &format!("ip route add default via {ROUTER_V4} && ip -6 route add default via {ROUTER_V6}"))?;
     if !icmp {
         run(
@@ -307,8 +352,12 @@ fn byte(at: usize) -> u8 {
 
 impl fmt::Display for PathChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "Longest stall of a TCP transfer to a narrow host after its path became narrower.\n")?;
-        writeln!(f, "{:<26} {:>4} {:>6} {:>5} {:>9}  lowered by", "middle", "IP", "MTU", "ICMP", "stall")?;
+        writeln!(f, "Longest stall of a TCP transfer after its path to the receiver became narrower.\n")?;
+        writeln!(
+            f,
+            "{:<25} {:<6} {:>4} {:>6} {:>5} {:>9}  lowered by",
+            "middle", "side", "IP", "MTU", "ICMP", "stall"
+        )?;
         for row in &self.rows {
             let stall = if row.is_stalled {
                 format!("> {:.1} s", row.stall_seconds)
@@ -324,7 +373,11 @@ impl fmt::Display for PathChange {
             let icmp = if row.icmp { "yes" } else { "no" };
             let version = format!("v{}", row.version);
             let middle = row.middle.to_string();
-            writeln!(f, "{middle:<26} {version:>4} {:>6} {icmp:>5} {stall:>9}  {lowered}", row.mtu)?;
+            writeln!(
+                f,
+                "{middle:<25} {:<6} {version:>4} {:>6} {icmp:>5} {stall:>9}  {lowered}",
+                row.side, row.mtu
+            )?;
         }
         writeln!(
             f,
