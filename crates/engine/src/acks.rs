@@ -16,7 +16,7 @@
 
 use crate::connections::Connections;
 use crate::flows::FlowKey;
-use crate::handshake::headers_len;
+use crate::handshake::{Handshake, headers_len};
 use crate::last_ack::Advance;
 use crate::ledger::{Reason, Tally};
 use crate::output::Output;
@@ -82,17 +82,19 @@ impl Acks<'_> {
         };
         match (self.connections.ack_policy(), self.toward) {
             (AckPolicy::Compress, Toward::Wide) => {
-                let step = self.note_ack(at, &mut packet, &facts);
+                let step = self.note(at, &mut packet, &facts);
                 self.compress(at, packet, step);
             }
             (AckPolicy::Expand, Toward::Narrow) => {
-                if let Some((_, step)) = self.note_ack(at, &mut packet, &facts) {
+                if let Some((_, step)) = self.note(at, &mut packet, &facts) {
                     self.expand(at, &packet, &step);
                 }
                 self.changed.push(Frame::Ip(packet));
             }
             _ => {
-                self.note_data(at, &facts);
+                if let Some(handshake) = self.connections.flows.handshake_mut(at) {
+                    note_data(handshake, &facts);
+                }
                 self.changed.push(Frame::Ip(packet));
             }
         }
@@ -132,36 +134,9 @@ impl Acks<'_> {
         }
     }
 
-    /// Records data of the host whose peer's acknowledgements are changed.
-    fn note_data(&mut self, at: Handle, facts: &TcpFacts) {
-        let Some(handshake) = self.connections.flows.handshake_mut(at) else { return };
-        let fin_len = u32::from(facts.flags & tcp::FIN != 0);
-        let end = facts.seq.wrapping_add(facts.payload_len);
-        if facts.flags & (tcp::SYN | tcp::RST) == 0 {
-            handshake.last_ack.peer_sent(end.wrapping_add(fin_len));
-        }
-    }
-
-    /// Records an acknowledgement. Returns its step beyond the last one, if it is a pure one that may be changed.
-    fn note_ack(&mut self, at: Handle, packet: &mut Packet, facts: &TcpFacts) -> Option<(PureAck, Advance)> {
-        let toward = self.toward;
-        let handshake = self.connections.flows.handshake_mut(at)?;
-        let &TcpFacts { flags, ack, window, payload_len, .. } = facts;
-        match flags & (tcp::SYN | tcp::RST | tcp::ACK) {
-            SYN_ACK => handshake.last_ack.begin(ack, window),
-            tcp::ACK => {
-                let shift = handshake.window_shift(toward)?;
-                let pure = PureAck::read(packet);
-                // The numbers of a damaged packet mean nothing.
-                if pure.is_none() && payload_len == 0 && !packet.checksum_error().is_right() {
-                    return None;
-                }
-                let step = handshake.last_ack.advance(ack, ack.wrapping_add(u32::from(window) << shift))?;
-                return pure.zip(Some(step)).filter(|_| !handshake.has_accurate_ecn);
-            }
-            _ => {}
-        }
-        None
+    /// Records an acknowledgement, as [`note_ack`] does.
+    fn note(&mut self, at: Handle, packet: &mut Packet, facts: &TcpFacts) -> Option<(PureAck, Advance)> {
+        note_ack(self.connections.flows.handshake_mut(at)?, self.toward, packet, facts)
     }
 
     /// Returns the length of the payload of a full segment of the narrow host, in bytes. It may be larger than the
@@ -180,6 +155,46 @@ impl Acks<'_> {
         let len_max = len_max.min(handshake.receiver(Toward::Wide).len_max);
         len_max.saturating_sub(headers_len(packet.ip()) + TIMESTAMPS_LEN).into()
     }
+}
+
+/// Records data of the host whose peer's acknowledgements are changed.
+pub(crate) fn note_data(handshake: &mut Handshake, facts: &TcpFacts) {
+    let fin_len = u32::from(facts.flags & tcp::FIN != 0);
+    let end = facts.seq.wrapping_add(facts.payload_len);
+    if facts.flags & (tcp::SYN | tcp::RST) == 0 {
+        handshake.last_ack.peer_sent(end.wrapping_add(fin_len));
+    }
+}
+
+/// Records an acknowledgement toward this side. Returns its step beyond the last one, if it is a pure one that may be
+/// changed.
+pub(crate) fn note_ack(
+    handshake: &mut Handshake,
+    toward: Toward,
+    packet: &mut Packet,
+    facts: &TcpFacts,
+) -> Option<(PureAck, Advance)> {
+    let &TcpFacts { flags, ack, window, payload_len, .. } = facts;
+    match flags & (tcp::SYN | tcp::RST | tcp::ACK) {
+        SYN_ACK => handshake.last_ack.begin(ack, window),
+        tcp::ACK => {
+            let shift = handshake.window_shift(toward)?;
+            let pure = PureAck::read(packet);
+            // The numbers of a damaged packet mean nothing.
+            if pure.is_none() && payload_len == 0 && !has_right_checksum(packet) {
+                return None;
+            }
+            let step = handshake.last_ack.advance(ack, ack.wrapping_add(u32::from(window) << shift))?;
+            return pure.zip(Some(step)).filter(|_| !handshake.has_accurate_ecn);
+        }
+        _ => {}
+    }
+    None
+}
+
+/// Whether the numbers of a packet can be used.
+pub(crate) fn has_right_checksum(packet: &Packet) -> bool {
+    matches!(packet.checksum_error().fold(), 0 | 0xFFFF)
 }
 
 /// Whether a later acknowledgement may replace this one: they differ only in their numbers, and no timestamp is

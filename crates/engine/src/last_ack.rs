@@ -64,6 +64,12 @@ impl LastAck {
         (ack != from && !is_before(edge, edge_from)).then_some(Advance { from, edge_from, to: ack, edge })
     }
 
+    /// Returns the acknowledgement number, the right edge, and the end of the data that was sent. `None` if they are
+    /// unknown.
+    pub(crate) fn numbers(&self) -> Option<[u32; 3]> {
+        self.is_known.then_some([self.ack, self.edge, self.next])
+    }
+
     fn start(&mut self, ack: u32, edge: u32) {
         *self = LastAck { ack, edge, next: ack, is_known: true };
     }

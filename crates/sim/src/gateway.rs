@@ -13,7 +13,7 @@ use crate::topology::{self, GatewayRole};
 use crate::wire;
 use core::time::Duration;
 use engine::{
-    Border, FLOW_CHARGE, FragmentPolicy, GatewaySettings, Hold, Holding, MERGE_TIMEOUT, Position, Prefixes, Secret,
+    ACK_STORE_MIN, Border, FLOW_CHARGE, FragmentPolicy, GatewaySettings, Hold, Holding, MERGE_TIMEOUT, Position, Prefixes, Secret,
     Secrets, SideSettings, Toward,
 };
 
@@ -157,7 +157,7 @@ pub fn settings(
     });
     GatewaySettings {
         sides: sides.into(),
-        border: is_border.then(|| Border { acks: config.acks, ..Border::usual(wide_mtu, narrow_mtu) }),
+        border: is_border.then(|| Border { acks: config.acks, ack_store: ACK_STORE_MIN, ..Border::usual(wide_mtu, narrow_mtu) }),
         // A gateway with little memory tracks fewer flows.
         flow_count: FLOW_COUNT.min(config.limit / FLOW_CHARGE),
     }
