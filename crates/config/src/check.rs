@@ -134,8 +134,8 @@ fn check_keys_of_roles(said: &RawConfig<'_>, role: Role, notes: &mut Notes) {
             let what = "acknowledged data needs a store until the wide host has it";
             notes.error(acks.at, "acks", what, "write ack-store = \"64MiB\" below [limits], or another value here");
         }
-        (None, Some(at)) if !matches!(said.acks, Given::Wrong) => {
-            let what = "only acks = \"early\" needs a store, so this has no effect";
+        (_, Some(at)) if role != Role::Border => {
+            let what = format!("{} acknowledges nothing early, so this has no effect", called(role));
             notes.warning(at, "limits.ack-store", what, "remove it");
         }
         _ => {}

@@ -15,8 +15,8 @@ use core::net::{IpAddr, SocketAddr};
 use core::ops::RangeInclusive;
 use core::time::Duration;
 use engine::{
-    ACK_STORE_MIN, AckPolicy, Exempt, FLOW_COUNT, FragmentPolicy, Holding, MEMORY, Mode, Prefix, SAFE_LEN, SegmentPolicy,
-    SideSettings, SideStage, Toggle, Toward,
+    ACK_STORE_MIN, AckPolicy, Exempt, FLOW_COUNT, FragmentPolicy, Holding, MEMORY, Mode, Prefix, SAFE_LEN,
+    SegmentPolicy, SideSettings, SideStage, Toggle, Toward,
 };
 use packet::Split;
 use std::path::PathBuf;

@@ -1,9 +1,9 @@
 //! Connections with early acknowledgements -> one table, within a memory limit.
 //!
-//! An acknowledged byte must not be lost, so no entry that owes bytes is evicted. The limit is kept at the door: a
-//! copy is refused if its connection would then use more than is free. So one connection uses at most a half of the
-//! store, two connections a third each, and a part is always free for another one (dynamic thresholds: Choudhury and
-//! Hahne 1998, section II). A refused segment is not acknowledged early, and costs nobody anything.
+//! An acknowledged byte must not be lost, so no entry that owes bytes is evicted. A copy is refused if its connection
+//! would then use more than is free (dynamic thresholds: Choudhury and Hahne 1998, section II). So one connection uses
+//! at most a half of the store, and two connections a third each. A part is always free for another connection. A
+//! refused segment is forwarded without an early acknowledgement.
 
 use crate::early_connection::{EarlyConnection, Heard};
 use crate::flows::FlowKey;
@@ -110,12 +110,12 @@ impl AckStore {
             return false;
         }
         let is_due = connection.keep(now, heard, packet);
-        self.settle(at);
+        self.update(at);
         is_due
     }
 
     /// Updates charge and timer of a connection that was changed.
-    pub(crate) fn settle(&mut self, at: Handle) {
+    pub(crate) fn update(&mut self, at: Handle) {
         let Some((key, Entry { connection, timer })) = self.connections.get_mut(at) else { return };
         let charge = CONNECTION_CHARGE + connection.charge();
         match (connection.due(), *timer) {
@@ -140,7 +140,7 @@ impl AckStore {
             }
             self.connections.slot_mut(at).timer.iter().for_each(|timer| _ = self.timers.remove(timer));
             self.connections.slot_mut(at).timer = None;
-            self.settle(at);
+            self.update(at);
         }
     }
 
@@ -151,7 +151,7 @@ impl AckStore {
         if let Some(timer) = self.connections.slot_mut(at).timer.take() {
             self.timers.remove(&timer);
         }
-        self.settle(at);
+        self.update(at);
         is_alive
     }
 
@@ -162,7 +162,7 @@ impl AckStore {
     }
 
     /// Removes a connection whose wide host does not answer. Its owed bytes are lost.
-    pub(crate) fn give_up(&mut self, at: Handle) {
+    pub(crate) fn abandon(&mut self, at: Handle) {
         let connection = self.get(at);
         let lost = Tally::new(connection.owed_count(), connection.owed_len());
         self.lost += lost;

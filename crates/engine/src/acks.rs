@@ -45,7 +45,7 @@ pub(crate) fn change(
     made
 }
 
-/// The acknowledgements of one batch, and what their changes depend on.
+/// The acknowledgements of one batch, with the state that their changes need.
 #[derive(Debug)]
 struct Acks<'a> {
     toward: Toward,

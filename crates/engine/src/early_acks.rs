@@ -45,7 +45,7 @@ pub(crate) fn change(
     *frames = batch.changed;
 }
 
-/// Sends owed bytes again whose time has come, and gives up connections whose wide host is silent.
+/// Sends owed bytes again whose time has come, and abandons connections whose wide host is silent.
 pub(crate) fn repeat(now: Time, side: &mut Side, connections: &mut Connections, out: &mut Output) {
     while let Some(store) = &mut connections.early
         && let Some(at) = store.overdue(now)
@@ -61,7 +61,7 @@ pub(crate) fn repeat(now: Time, side: &mut Side, connections: &mut Connections, 
             reply(&connection.reset(), &owed, out);
             out.recycle(owed);
         }
-        store.give_up(at);
+        store.abandon(at);
     }
     count_lost(connections, out);
 }
@@ -102,7 +102,7 @@ fn count_lost(connections: &mut Connections, out: &mut Output) {
     }
 }
 
-/// One batch, and what its treatment depends on.
+/// One batch, with the state that its treatment needs.
 #[derive(Debug)]
 struct EarlyAcks<'a> {
     now: Time,
@@ -202,7 +202,7 @@ impl EarlyAcks<'_> {
         let heard = Heard { seq, end: seq.wrapping_add(payload_len), ack, window, has_fin, timestamps };
         let Some(at) = known.or_else(|| self.begin(key, flow?, &heard)) else { return };
         let Some(store) = &mut self.connections.early else { return };
-        if store.get(at).hear(&heard) {
+        if store.get(at).take_packet(&heard) {
             return reply(&store.get(at).reply(), packet, self.out);
         }
         if flow.is_none() || payload_len == 0 || !may_be_kept(packet, facts) {
@@ -249,7 +249,7 @@ impl EarlyAcks<'_> {
             stamp: packet.timestamps().map(|stamps| stamps.value),
         };
         let treatment = store.get(at).take_ack(self.now, &said);
-        store.settle(at);
+        store.update(at);
         treatment
     }
 

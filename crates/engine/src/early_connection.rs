@@ -177,14 +177,15 @@ impl EarlyConnection {
     }
 
     /// Whether a RST with this sequence number ends the connection (RFC 5961 section 3.2). `is_of_narrow`: the narrow
-    /// host sent it.
+    /// host sent it. A wide host that has closed the connection answers with the number that it was sent (RFC 9293
+    /// section 3.10.7.1).
     pub(crate) fn is_ended_by(&self, seq: u32, is_of_narrow: bool) -> bool {
-        seq == if is_of_narrow { self.sent } else { self.next }
+        if is_of_narrow { seq == self.sent } else { seq == self.next || seq == self.of_narrow.ack }
     }
 
     /// Takes a packet of the narrow host. Returns whether it repeats bytes that only the border has acknowledged, and so
     /// must be answered: the early number may be lost, or the host probes.
-    pub(crate) fn hear(&mut self, heard: &Heard) -> bool {
+    pub(crate) fn take_packet(&mut self, heard: &Heard) -> bool {
         let &Heard { seq, end, ack, window, has_fin, timestamps } = heard;
         if !is_before(ack, self.of_narrow.ack) {
             self.of_narrow = OfNarrow { ack, window, timestamps };
@@ -412,8 +413,8 @@ impl SegmentCopy {
         self.frame.len() + COPY_CHARGE
     }
 
-    /// Returns a fresh copy: with the narrow host's last acknowledgement, so that the wide host accepts it (RFC 5961
-    /// section 5, RFC 7323 section 5), and without ECN (RFC 3168 section 6.1.5).
+    /// Returns a fresh copy. It has the narrow host's last acknowledgement, so that the wide host accepts it (RFC 5961
+    /// section 5, RFC 7323 section 5). It has no ECN (RFC 3168 section 6.1.5).
     fn packet(&self, of_narrow: &OfNarrow, pool: &mut Pool) -> Option<Packet> {
         let mut packet = Frame::copy(&self.frame, self.link_type, self.ingress, pool).ok()?;
         (packet.checksum, packet.gso) = (self.checksum, self.gso);

@@ -13,8 +13,8 @@ use crate::topology::{self, GatewayRole};
 use crate::wire;
 use core::time::Duration;
 use engine::{
-    ACK_STORE_MIN, Border, FLOW_CHARGE, FragmentPolicy, GatewaySettings, Hold, Holding, MERGE_TIMEOUT, Position, Prefixes, Secret,
-    Secrets, SideSettings, Toward,
+    ACK_STORE_MIN, AckPolicy, Border, FLOW_CHARGE, FragmentPolicy, GatewaySettings, Hold, Holding, MERGE_TIMEOUT,
+    Position, Prefixes, Secret, Secrets, SideSettings, Toward,
 };
 
 /// A gateway between a wide and a narrow side.
@@ -48,6 +48,7 @@ impl Gateway {
             let mut direction =
                 Direction::new(toward.direction(), config.role.into(), wire, timeout(config, toward), config.limit);
             direction.tells = config.role != GatewayRole::WideInterface;
+            direction.is_early = config.role == GatewayRole::Border && config.acks == AckPolicy::Early;
             direction.bug = bug;
             direction
         });
@@ -157,7 +158,11 @@ pub fn settings(
     });
     GatewaySettings {
         sides: sides.into(),
-        border: is_border.then(|| Border { acks: config.acks, ack_store: ACK_STORE_MIN, ..Border::usual(wide_mtu, narrow_mtu) }),
+        border: is_border.then(|| Border {
+            acks: config.acks,
+            ack_store: ACK_STORE_MIN,
+            ..Border::usual(wide_mtu, narrow_mtu)
+        }),
         // A gateway with little memory tracks fewer flows.
         flow_count: FLOW_COUNT.min(config.limit / FLOW_CHARGE),
     }
