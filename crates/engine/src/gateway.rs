@@ -53,6 +53,8 @@
 //! - Packets that arrive in order within a flow are sent in order.
 //! - After [`expire`](Gateway::expire), no packet is held beyond its deadline. The held packets never exceed their
 //!   memory limit.
+//! - No byte that a border acknowledged early is lost while the gateway lives: it is sent until its host acknowledges
+//!   it, or is silent for a quarter of an hour. A reload keeps it.
 //! - No transmitted packet exceeds the MTU of its side. There are two exceptions: packets for a kernel that divides
 //!   them, and packets that no active stage may divide. Both are counted as `left_oversize`.
 //! - The engine reads no clock and draws no random number: equal calls produce equal packets.
@@ -208,7 +210,8 @@ impl Gateway {
         side.release(now, connections, out);
     }
 
-    /// Sends or drops the held packets whose deadline has passed, and removes state that timed out.
+    /// Sends or drops the held packets whose deadline has passed, and removes state that timed out. Sends data again
+    /// that was acknowledged early, and that its wide host has not acknowledged in time.
     pub fn expire(&mut self, now: Time) {
         if self.connections.next_deadline().is_some_and(|deadline| deadline <= now) {
             self.connections.expire(now);
@@ -240,7 +243,7 @@ impl Gateway {
         self.of(direction).side.next_deadline().into_iter().chain(repeats).min()
     }
 
-    /// Sends or drops all held packets of all directions.
+    /// Sends or drops all held packets of all directions. Data that was acknowledged early is sent once more.
     pub fn flush(&mut self, now: Time) {
         for direction in 0..self.directions.len() {
             let (Direction { side, out, .. }, connections) = self.unpredicted(direction);
@@ -252,7 +255,7 @@ impl Gateway {
     }
 
     /// Queues all held packets of a direction, without sizing, for the successor of this gateway. The successor
-    /// adapts them to its MTU.
+    /// adapts them to its MTU. Data that was acknowledged early is queued once more.
     pub fn hand_over(&mut self, now: Time, direction: usize) {
         let (Direction { side, out, .. }, connections) = self.unpredicted(direction);
         side.hand_over(now, connections, out);
