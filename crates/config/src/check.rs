@@ -128,6 +128,18 @@ fn check_keys_of_roles(said: &RawConfig<'_>, role: Role, notes: &mut Notes) {
             notes.warning(acks.at, "acks", what, "remove it, or remove \"mss\" from bypass");
         }
     }
+    let is_early = said.acks.here().filter(|acks| acks.value == AckPolicy::Early);
+    match (is_early, said.limits.ack_store_at) {
+        (Some(acks), None) if role == Role::Border => {
+            let what = "acknowledged data needs a store until the wide host has it";
+            notes.error(acks.at, "acks", what, "write ack-store = \"64MiB\" below [limits], or another value here");
+        }
+        (_, Some(at)) if role != Role::Border => {
+            let what = format!("{} acknowledges nothing early, so this has no effect", called(role));
+            notes.warning(at, "limits.ack-store", what, "remove it");
+        }
+        _ => {}
+    }
     if role != Role::WideInterface
         && let Some(at) = said.wide_interface_at
     {

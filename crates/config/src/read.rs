@@ -15,8 +15,8 @@ use core::net::{IpAddr, SocketAddr};
 use core::ops::RangeInclusive;
 use core::time::Duration;
 use engine::{
-    AckPolicy, Exempt, FLOW_COUNT, FragmentPolicy, Holding, MEMORY, Mode, Prefix, SAFE_LEN, SegmentPolicy,
-    SideSettings, SideStage, Toggle, Toward,
+    ACK_STORE_MIN, AckPolicy, Exempt, FLOW_COUNT, FragmentPolicy, Holding, MEMORY, Mode, Prefix, SAFE_LEN,
+    SegmentPolicy, SideSettings, SideStage, Toggle, Toward,
 };
 use packet::Split;
 use std::path::PathBuf;
@@ -83,6 +83,8 @@ pub(crate) struct LimitsSaid {
     pub flows_at: Option<usize>,
     pub datagram_lifetime: Given<Duration>,
     pub datagram_lifetime_at: Option<usize>,
+    pub ack_store: Given<u64>,
+    pub ack_store_at: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -191,6 +193,7 @@ impl<'a> RawConfig<'a> {
                 memory: usize::try_from(self.limits.memory.or(MEMORY as u64)?).ok()?,
                 flows: self.limits.flows.or(FLOW_COUNT as u32)? as usize,
                 datagram_lifetime: self.limits.datagram_lifetime.or(engine::LIFETIME)?,
+                ack_store: usize::try_from(self.limits.ack_store.or(0)?).ok()?,
             },
             acks: self.acks.or(AckPolicy::Unchanged)?,
             mss: MssConfig {
@@ -391,8 +394,15 @@ impl Which {
 impl LimitsSaid {
     fn read(table: Option<&Table<'_>>, notes: &mut Notes) -> LimitsSaid {
         let Some(table) = table else {
-            let (memory, flows, datagram_lifetime) = (Given::Not, Given::Not, Given::Not);
-            return LimitsSaid { memory, flows, flows_at: None, datagram_lifetime, datagram_lifetime_at: None };
+            return LimitsSaid {
+                memory: Given::Not,
+                flows: Given::Not,
+                flows_at: None,
+                datagram_lifetime: Given::Not,
+                datagram_lifetime_at: None,
+                ack_store: Given::Not,
+                ack_store_at: None,
+            };
         };
         table.check_keys(&LIMITS, notes, belongs);
         LimitsSaid {
@@ -402,6 +412,8 @@ impl LimitsSaid {
             datagram_lifetime: table
                 .take("datagram-lifetime", notes, &|value| value::stretch(value, LIFETIMES, "2s")),
             datagram_lifetime_at: table.key_at("datagram-lifetime"),
+            ack_store: table.take("ack-store", notes, &|value| value::size(value, ACK_STORES)),
+            ack_store_at: table.key_at("ack-store"),
         }
     }
 }
@@ -588,7 +600,7 @@ const SIDE: [&str; 16] = [
     "for",
 ];
 const FOR: [&str; 4] = ["prefix", "fragment-policy", "reassemble", "segment-policy"];
-const LIMITS: [&str; 3] = ["memory", "flows", "datagram-lifetime"];
+const LIMITS: [&str; 4] = ["memory", "flows", "datagram-lifetime", "ack-store"];
 const MSS: [&str; 2] = ["raise", "safe"];
 const WIDE_INTERFACE: [&str; 1] = ["prefixes"];
 const TABLES: [(&str, &[&str]); 5] =
@@ -613,6 +625,8 @@ const TIMEOUTS: RangeInclusive<Duration> = Duration::from_micros(10)..=Duration:
 const LIFETIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_hours(1);
 /// Valid memory limits, in bytes.
 const MEMORIES: RangeInclusive<u64> = 1 << 20..=4 << 30;
+/// Valid sizes of the store for early acknowledgements, in bytes.
+const ACK_STORES: RangeInclusive<u64> = ACK_STORE_MIN as u64..=4 << 30;
 const FLOW_COUNTS: RangeInclusive<u32> = 1 << 10..=1 << 24;
 /// Valid values of `mss.safe`, in bytes. The minimum is the datagram size that every host must accept (RFC 791
 /// section 3.1).

@@ -195,6 +195,8 @@ pub struct LimitsConfig {
     pub flows: usize,
     /// The maximum lifetime of a datagram in the network. No IPv4 ID is reused before this time has passed.
     pub datagram_lifetime: Duration,
+    /// Memory limit for data that is acknowledged early, in bytes. 0 unless `acks` is [`AckPolicy::Early`].
+    pub ack_store: usize,
 }
 
 /// The treatment of the MSS that hosts announce in their SYNs.

@@ -70,12 +70,19 @@ fn only_a_border_that_knows_its_connections_changes_acknowledgements() {
     let without_bypass = BORDER.replace("bypass = [\"coalesce\", \"mss\"]", "bypass = [\"coalesce\"]");
     for (name, policy) in AckPolicy::NAMES {
         let key = format!("acks = \"{name}\"\n");
-        let config = valid(&(key.clone() + &without_bypass));
+        let with_store = |text: &str| match policy {
+            AckPolicy::Early => text.replace("[limits]\n", "[limits]\nack-store = \"2MiB\"\n"),
+            _ => text.to_owned(),
+        };
+        let config = valid(&(key.clone() + &with_store(&without_bypass)));
+        assert_eq!(config.limits.ack_store, if policy == AckPolicy::Early { 2 << 20 } else { 0 });
         assert_eq!((config.acks, config.warnings.len()), (policy, 0));
-        let bypassed = valid(&(key + BORDER));
+        let bypassed = valid(&(key + &with_store(BORDER)));
         assert_eq!(bypassed.warnings.len(), usize::from(policy != AckPolicy::Unchanged), "{}", bypassed.warnings);
     }
     assert!(valid(&("acks = \"unchanged\"\n".to_owned() + ROUTER)).warnings.is_empty());
+    let useless = valid(&(ROUTER.to_owned() + "\n[limits]\nack-store = \"2MiB\"\n")).warnings.to_string();
+    assert!(useless.contains("limits.ack-store: a router acknowledges nothing early"), "{useless}");
 }
 
 // Version 0.3 removes this test, with renamed.rs.

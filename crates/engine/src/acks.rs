@@ -15,9 +15,8 @@
 //! those of connections with accurate ECN, whose acknowledgements carry a count.
 
 use crate::connections::Connections;
-use crate::flows::FlowKey;
-use crate::handshake::headers_len;
-use crate::last_ack::Advance;
+use crate::handshake::{Handshake, headers_len};
+use crate::last_ack::{Advance, LastAck};
 use crate::ledger::{Reason, Tally};
 use crate::output::Output;
 use crate::rules::AckPolicy;
@@ -63,9 +62,9 @@ struct Acks<'a> {
 /// An acknowledgement that a later one of the batch may replace.
 #[derive(Debug)]
 struct Waiting {
-    key: FlowKey,
+    connection: Handle,
     /// Its place in the batch as it goes on.
-    at: usize,
+    place: usize,
     ack: PureAck,
     /// The last acknowledgement number that was sent.
     sent: u32,
@@ -77,22 +76,26 @@ impl Acks<'_> {
         let found = self.connections.flows.find(&packet, self.toward.direction(), false, |_, _| None);
         let (Some(at), Some(facts)) = (found.at(), packet.tcp_facts()) else {
             // A fragment may belong to any connection, and nothing overtakes it.
-            self.waiting.clear();
+            if found.at().is_some() || packet.ip().fragment.is_some() {
+                self.waiting.clear();
+            }
             return self.changed.push(Frame::Ip(packet));
         };
         match (self.connections.ack_policy(), self.toward) {
             (AckPolicy::Compress, Toward::Wide) => {
-                let step = self.note_ack(at, &mut packet, &facts);
+                let step = self.note(at, &mut packet, &facts);
                 self.compress(at, packet, step);
             }
             (AckPolicy::Expand, Toward::Narrow) => {
-                if let Some((_, step)) = self.note_ack(at, &mut packet, &facts) {
+                if let Some((_, step)) = self.note(at, &mut packet, &facts) {
                     self.expand(at, &packet, &step);
                 }
                 self.changed.push(Frame::Ip(packet));
             }
             _ => {
-                self.note_data(at, &packet, &facts);
+                if let Some(handshake) = self.connections.flows.handshake_mut(at) {
+                    note_data(handshake, &packet, &facts);
+                }
                 self.changed.push(Frame::Ip(packet));
             }
         }
@@ -100,14 +103,13 @@ impl Acks<'_> {
 
     /// Takes a packet of a narrow host. `step` is its step beyond the last acknowledgement, if it is a pure one.
     fn compress(&mut self, at: Handle, packet: Packet, step: Option<(PureAck, Advance)>) {
-        let key = self.connections.flows.key(at);
         let len_max = 2 * self.full_len_of_wide(at, &packet);
-        let known = self.waiting.iter().position(|waiting| waiting.key == key);
+        let known = self.waiting.iter().position(|waiting| waiting.connection == at);
         let earlier = known.map(|index| self.waiting.swap_remove(index));
         let Some((ack, step)) = step else { return self.changed.push(Frame::Ip(packet)) };
         if let Some(mut waiting) = earlier
             && step.to.wrapping_sub(waiting.sent) <= len_max
-            && let Some(Frame::Ip(replaced)) = self.changed.get_mut(waiting.at)
+            && let Some(Frame::Ip(replaced)) = self.changed.get_mut(waiting.place)
             && may_become(&waiting.ack, replaced, &ack, &packet)
         {
             let replaced = core::mem::replace(replaced, packet);
@@ -115,7 +117,7 @@ impl Acks<'_> {
             waiting.ack = ack;
             return self.waiting.push(waiting);
         }
-        self.waiting.push(Waiting { key, at: self.changed.len(), ack, sent: step.from });
+        self.waiting.push(Waiting { connection: at, place: self.changed.len(), ack, sent: step.from });
         self.changed.push(Frame::Ip(packet));
     }
 
@@ -124,45 +126,18 @@ impl Acks<'_> {
         let len_min = 2 * self.full_len_of_narrow(at, packet);
         let Some(handshake) = self.connections.flows.handshake_mut(at) else { return };
         let Some(shift) = handshake.window_shift(Toward::Narrow).filter(|_| len_min > 0) else { return };
-        for (ack, window) in step.between(len_min, shift).take(handshake.last_ack.makes()) {
+        for (ack, window) in step.between(len_min, shift) {
             // Without a free buffer, and for IPv4 packets without DF, the host's own acknowledgement is enough.
             let Some(copy) = PureAck::copy(packet, ack, window, &mut self.out.pool) else { break };
-            handshake.last_ack.was_made();
+            handshake.last_ack.spend();
             self.made += Tally::of(&copy);
             self.changed.push(Frame::Ip(copy));
         }
     }
 
-    /// Records data of the host whose peer's acknowledgements are changed.
-    fn note_data(&mut self, at: Handle, packet: &Packet, facts: &TcpFacts) {
-        let Some(handshake) = self.connections.flows.handshake_mut(at) else { return };
-        let fin_len = u32::from(facts.flags & tcp::FIN != 0);
-        let end = facts.seq.wrapping_add(facts.payload_len);
-        if facts.flags & (tcp::SYN | tcp::RST) == 0 {
-            handshake.last_ack.peer_sent(end.wrapping_add(fin_len), Tally::of(packet).packets);
-        }
-    }
-
-    /// Records an acknowledgement. Returns its step beyond the last one, if it is a pure one that may be changed.
-    fn note_ack(&mut self, at: Handle, packet: &mut Packet, facts: &TcpFacts) -> Option<(PureAck, Advance)> {
-        let toward = self.toward;
-        let handshake = self.connections.flows.handshake_mut(at)?;
-        let &TcpFacts { flags, ack, window, payload_len, .. } = facts;
-        match flags & (tcp::SYN | tcp::RST | tcp::ACK) {
-            SYN_ACK => handshake.last_ack.begin(ack, window),
-            tcp::ACK => {
-                let shift = handshake.window_shift(toward)?;
-                let pure = PureAck::read(packet);
-                // The numbers of a damaged packet mean nothing.
-                if pure.is_none() && payload_len == 0 && !packet.checksum_error().is_right() {
-                    return None;
-                }
-                let step = handshake.last_ack.advance(ack, ack.wrapping_add(u32::from(window) << shift))?;
-                return pure.zip(Some(step)).filter(|_| !handshake.has_accurate_ecn);
-            }
-            _ => {}
-        }
-        None
+    /// Records an acknowledgement, as [`note_ack`] does.
+    fn note(&mut self, at: Handle, packet: &mut Packet, facts: &TcpFacts) -> Option<(PureAck, Advance)> {
+        note_ack(self.connections.flows.handshake_mut(at)?, self.toward, packet, facts)
     }
 
     /// Returns the length of the payload of a full segment of the narrow host, in bytes. It may be larger than the
@@ -181,6 +156,49 @@ impl Acks<'_> {
         let len_max = len_max.min(handshake.receiver(Toward::Wide).len_max);
         len_max.saturating_sub(headers_len(packet.ip()) + TIMESTAMPS_LEN).into()
     }
+}
+
+/// Records data of the host whose peer's acknowledgements are changed.
+pub(crate) fn note_data(handshake: &mut Handshake, packet: &Packet, facts: &TcpFacts) {
+    let len = facts.payload_len + u32::from(facts.flags & tcp::FIN != 0);
+    match facts.flags & (tcp::SYN | tcp::RST) {
+        0 if len > 0 => handshake.last_ack.peer_sent(facts.seq.wrapping_add(len), Tally::of(packet).packets),
+        // Another connection on the same ports may begin.
+        tcp::SYN => handshake.last_ack = LastAck::default(),
+        _ => {}
+    }
+}
+
+/// Records an acknowledgement toward this side. Returns its step beyond the last one, if it is a pure one that may be
+/// changed.
+pub(crate) fn note_ack(
+    handshake: &mut Handshake,
+    toward: Toward,
+    packet: &mut Packet,
+    facts: &TcpFacts,
+) -> Option<(PureAck, Advance)> {
+    let &TcpFacts { flags, ack, window, payload_len, .. } = facts;
+    match flags & (tcp::SYN | tcp::RST | tcp::ACK) {
+        SYN_ACK => handshake.last_ack = LastAck::begun(ack, window),
+        tcp::SYN => handshake.last_ack = LastAck::default(),
+        tcp::ACK => {
+            let shift = handshake.window_shift(toward)?;
+            let pure = PureAck::read(packet);
+            // The numbers of a damaged packet mean nothing.
+            if pure.is_none() && payload_len == 0 && !has_right_checksum(packet) {
+                return None;
+            }
+            let step = handshake.last_ack.advance(ack, ack.wrapping_add(u32::from(window) << shift))?;
+            return pure.zip(Some(step)).filter(|_| !handshake.has_accurate_ecn);
+        }
+        _ => {}
+    }
+    None
+}
+
+/// Whether the numbers of a packet can be used.
+pub(crate) fn has_right_checksum(packet: &Packet) -> bool {
+    matches!(packet.checksum_error().fold(), 0 | 0xFFFF)
 }
 
 /// Whether a later acknowledgement may replace this one: they differ only in their numbers, and no timestamp is

@@ -6,6 +6,7 @@
 //! the error only if the quoted sequence number is unacknowledged or next. So the error quotes the last
 //! acknowledgement number of the narrow host.
 
+use crate::ack_store::AckStore;
 use crate::flows::{FlowKey, FlowTable, Found};
 use crate::keyed_hash::Secret;
 use crate::ledger::{Ledger, Reason};
@@ -28,6 +29,8 @@ pub struct Connections {
     paths: Option<Paths>,
     /// The destinations with a route MTU of their own, on a wide interface whose settings allow it.
     pub(crate) route_mtus: RouteMtus,
+    /// The data that a border acknowledged early. `None` if it acknowledges none and owes none.
+    pub(crate) early: Option<Box<AckStore>>,
 }
 
 /// The key of a known connection.
@@ -41,15 +44,17 @@ impl Connections {
         let flows = FlowTable::new(limit, false, secret);
         let links = LinkMtus { narrow: border.narrow_mtu, wide: border.wide_mtu };
         let paths = Paths::new(limit / PAIRS_SHARE, links, secret);
+        let early = (border.acks == AckPolicy::Early)
+            .then(|| Box::new(AckStore::new(border.ack_store, border.wide_mtu, secret)));
         let mss = Mss::new(limit / PAIRS_SHARE, border, secret);
-        Connections { flows, mss: Some(mss), paths: Some(paths), route_mtus: RouteMtus::new(secret) }
+        Connections { flows, mss: Some(mss), paths: Some(paths), route_mtus: RouteMtus::new(secret), early }
     }
 
     /// Creates the table of any other gateway. Its connections are those with a stream in one of the gateway's
     /// coalescers, and those whose segment length is chosen by flow.
     pub fn new(secret: Secret) -> Connections {
         let flows = FlowTable::new(usize::MAX, true, secret);
-        Connections { flows, mss: None, paths: None, route_mtus: RouteMtus::new(secret) }
+        Connections { flows, mss: None, paths: None, route_mtus: RouteMtus::new(secret), early: None }
     }
 
     /// Limits the memory of connections without a stream, in bytes.
@@ -67,6 +72,9 @@ impl Connections {
         }
         if let Some(paths) = &mut self.paths {
             paths.set_key(key);
+        }
+        if let Some(early) = &mut self.early {
+            early.set_key(key);
         }
         self
     }
@@ -88,12 +96,19 @@ impl Connections {
             (Some(mine), Some(fresh)) => mine.go_on_as(&fresh),
             (mine, fresh) => *mine = fresh,
         }
+        match &mut self.early {
+            Some(mine) => mine.go_on_as(other.early.as_deref()),
+            mine => *mine = other.early,
+        }
         self.forget_surplus();
     }
 
-    /// Returns the treatment of acknowledgements.
+    /// Returns the treatment of acknowledgements. While data is owed that was acknowledged early, the treatment stays.
     #[inline]
     pub(crate) fn ack_policy(&self) -> AckPolicy {
+        if self.early.is_some() {
+            return AckPolicy::Early;
+        }
         self.mss.as_ref().map_or(AckPolicy::Unchanged, |mss| mss.border.acks)
     }
 
@@ -282,11 +297,12 @@ impl Connections {
 
     /// Removes entries that timed out.
     pub fn expire(&mut self, now: Time) {
-        let Connections { flows, mss, paths, route_mtus } = self;
+        let Connections { flows, mss, paths, route_mtus, early } = self;
         route_mtus.expire(now);
         flows.expire(now, |handshake| mss.iter_mut().for_each(|mss| mss.forgot(handshake)));
         mss.iter_mut().for_each(|mss| mss.expire(now));
         paths.iter_mut().for_each(|paths| paths.expire(now));
+        early.iter_mut().for_each(|early| early.expire(now));
     }
 
     /// Returns the time at which [`expire`](Connections::expire) next has work. `None` if the table is empty.
@@ -294,19 +310,29 @@ impl Connections {
         let pairs = self.mss.as_ref().and_then(Mss::next_deadline);
         let paths = self.paths.as_ref().and_then(Paths::next_deadline);
         let routes = self.route_mtus.next_deadline();
-        self.flows.next_deadline().into_iter().chain(pairs).chain(paths).chain(routes).min()
+        let early = self.early.as_ref().and_then(|early| early.next_timeout());
+        self.flows.next_deadline().into_iter().chain(pairs).chain(paths).chain(routes).chain(early).min()
     }
 
     /// Returns the bytes charged against the limit.
     pub fn charged(&self) -> usize {
         let paths = self.paths.as_ref().map_or(0, Paths::charged);
-        self.flows.charged() + self.mss.as_ref().map_or(0, Mss::charged) + paths
+        let early = self.early.as_ref().map_or(0, |early| early.charged());
+        self.flows.charged() + self.mss.as_ref().map_or(0, Mss::charged) + paths + early
     }
 
     /// Returns the limit, in bytes. Without a border, the limit is `usize::MAX`.
     pub fn limit(&self) -> usize {
         let paths = self.paths.as_ref().map_or(0, Paths::limit);
-        self.flows.limit().saturating_add(self.mss.as_ref().map_or(0, Mss::pairs_limit)).saturating_add(paths)
+        let early = self.early.as_ref().map_or(0, |early| early.limit());
+        let pairs = self.mss.as_ref().map_or(0, Mss::pairs_limit);
+        self.flows.limit().saturating_add(pairs).saturating_add(paths).saturating_add(early)
+    }
+
+    /// Returns the time at which data that was acknowledged early may have to be sent again. `None` if none is owed.
+    #[inline]
+    pub(crate) fn repeat_deadline(&self) -> Option<Time> {
+        self.early.as_ref()?.next_deadline()
     }
 
     /// Returns the number of connections with a known handshake.

@@ -53,6 +53,8 @@
 //! - Packets that arrive in order within a flow are sent in order.
 //! - After [`expire`](Gateway::expire), no packet is held beyond its deadline. The held packets never exceed their
 //!   memory limit.
+//! - No byte that a border acknowledged early is lost while the gateway lives: it is sent until its host acknowledges
+//!   it, or is silent for a quarter of an hour. A reload keeps it.
 //! - No transmitted packet exceeds the MTU of its side. There are two exceptions: packets for a kernel that divides
 //!   them, and packets that no active stage may divide. Both are counted as `left_oversize`.
 //! - The engine reads no clock and draws no random number: equal calls produce equal packets.
@@ -60,6 +62,7 @@
 use crate::acks;
 use crate::coalescing::Coalescer;
 use crate::connections::{Connection, Connections};
+use crate::early_acks;
 use crate::flows::Found;
 use crate::ledger::{Event, Ledger, Reason, Tally};
 use crate::output::{Egress, Output};
@@ -149,8 +152,16 @@ impl Gateway {
         assert!(batch.split.is_empty() || side.is_predicting(), "what is split came to places of this direction");
         side.finish_placement(now, &mut batch.split, &mut batch.frames, connections, out);
         let toward = Toward::of_direction(direction);
-        let changes_acks = connections.ack_policy() != AckPolicy::Unchanged;
-        let made = changes_acks.then(|| acks::change(toward, &mut batch.frames, side, connections, out));
+        let made = match connections.ack_policy() {
+            AckPolicy::Unchanged => None,
+            AckPolicy::Expand | AckPolicy::Compress => {
+                Some(acks::change(toward, &mut batch.frames, side, connections, out))
+            }
+            AckPolicy::Early => {
+                early_acks::change(now, toward, &mut batch.frames, side, connections, out);
+                None
+            }
+        };
         let mut frames = batch.frames.drain(..);
         loop {
             let taken = side.take_front(now, frames.as_slice(), connections, out);
@@ -176,7 +187,9 @@ impl Gateway {
                 None => break,
             }
         }
-        made.into_iter().for_each(|made| out.ledger.count_as_made(Event::AcksExpanded, made));
+        if let Some(made) = made {
+            out.ledger.count_as_made(Event::AcksExpanded, made);
+        }
     }
 
     /// Counts a packet that the caller dropped before [`push`](Gateway::push) for this reason.
@@ -199,10 +212,15 @@ impl Gateway {
         side.release(now, connections, out);
     }
 
-    /// Sends or drops the held packets whose deadline has passed, and removes state that timed out.
+    /// Sends or drops the held packets whose deadline has passed, and removes state that timed out. Sends data again
+    /// that was acknowledged early, and that its wide host has not acknowledged in time.
     pub fn expire(&mut self, now: Time) {
         if self.connections.next_deadline().is_some_and(|deadline| deadline <= now) {
             self.connections.expire(now);
+        }
+        if self.connections.repeat_deadline().is_some_and(|deadline| deadline <= now) {
+            let (Direction { side, out, .. }, connections) = self.unpredicted(Toward::Wide.direction());
+            early_acks::repeat(now, side, connections, out);
         }
         for direction in 0..self.directions.len() {
             let (Direction { side, out, .. }, connections) = self.unpredicted(direction);
@@ -216,28 +234,36 @@ impl Gateway {
     /// such as idle streams. `None` if the stages hold neither. The time-outs of handshakes are ignored: any later
     /// [`expire`](Gateway::expire) removes handshakes that timed out.
     pub fn next_deadline(&self) -> Option<Time> {
-        self.directions.iter().filter_map(|direction| direction.side.next_deadline()).min()
+        (0..self.directions.len()).filter_map(|direction| self.next_deadline_of(direction)).min()
     }
 
     /// Returns the time at which the stages of a direction next need [`expire`](Gateway::expire). `None` if they
     /// hold no packet and no state.
     pub fn next_deadline_of(&self, direction: usize) -> Option<Time> {
-        self.of(direction).side.next_deadline()
+        let is_toward_wide = direction == Toward::Wide.direction();
+        let repeats = self.connections.repeat_deadline().filter(|_| is_toward_wide);
+        self.of(direction).side.next_deadline().into_iter().chain(repeats).min()
     }
 
-    /// Sends or drops all held packets of all directions.
+    /// Sends or drops all held packets of all directions. Data that was acknowledged early is sent once more.
     pub fn flush(&mut self, now: Time) {
         for direction in 0..self.directions.len() {
             let (Direction { side, out, .. }, connections) = self.unpredicted(direction);
+            if direction == Toward::Wide.direction() {
+                early_acks::send_all(now, Some(side), connections, out);
+            }
             side.flush(now, connections, out);
         }
     }
 
     /// Queues all held packets of a direction, without sizing, for the successor of this gateway. The successor
-    /// adapts them to its MTU.
+    /// adapts them to its MTU. Data that was acknowledged early is queued once more.
     pub fn hand_over(&mut self, now: Time, direction: usize) {
         let (Direction { side, out, .. }, connections) = self.unpredicted(direction);
         side.hand_over(now, connections, out);
+        if direction == Toward::Wide.direction() {
+            early_acks::send_all(now, None, connections, out);
+        }
     }
 
     /// Returns the next packet or frame to send. A packet for the other side is counted as forwarded. For a frame

@@ -207,7 +207,6 @@ impl Handshake {
         if self.is_agreed && !is_valid {
             return;
         }
-        self.last_ack = LastAck::default();
         self.restart_data(toward, syn.seq.wrapping_add(1));
         if syn.flags & tcp::ACK != 0 {
             self.restart_data(toward.other(), syn.ack);

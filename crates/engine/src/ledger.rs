@@ -99,6 +99,7 @@ counters! {
         IcmpRefused "icmp_refused" "An ICMP error (too big) about a packet of this border quotes data that is not in flight, comes from the destination itself, or states an impossible MTU (RFC 5927)."
         IntakeFull "intake_full" "The queues before a worker were full, and the flow of the packet used the most memory."
         AckCompressed "ack_compressed" "An acknowledgement of a narrow host that a later one of the same batch replaces, as `acks` set to `compress` allows."
+        AckAbsorbed "ack_absorbed" "An acknowledgement of a wide host that tells nothing beyond an early one of the border, as `acks` set to `early` allows."
     }
 }
 
@@ -161,6 +162,9 @@ counters! {
         SegmentsLonger "segments_longer" "Flows whose TCP segments were made longer, because the flow lost few packets."
         SuperFragmented "super_fragmented" "TCP segments above the MTU that were sent in IP fragments, as `segment-policy` allows."
         AcksExpanded "acks_expanded" "Acknowledgements that were made beside those of a wide host, as `acks` set to `expand` allows."
+        EarlyAcks "early_acks" "Acknowledgements that the border sent to narrow hosts before their wide hosts did, as `acks` set to `early` allows."
+        EarlyResent "early_resent" "Packets with data that was acknowledged early and was sent to its wide host again."
+        EarlyLost "early_lost" "Segments that were acknowledged early, and that the wide host did not acknowledge for a quarter of an hour; the narrow host got a RST."
         MssUnknown "mss_unknown" "TCP packets to the narrow side, limited to the safe size because their SYN was not seen."
         InVxlan "in_vxlan" "VXLAN packets; their inner packets were not resized."
         InGeneve "in_geneve" "GENEVE packets; their inner packets were not resized."
@@ -237,6 +241,7 @@ impl Ledger {
 
     /// Counts packets that were made, and passed all stages as if they had been received.
     pub(crate) fn count_as_made(&mut self, event: Event, made: Tally) {
+        debug_assert!(made.packets <= self.received.packets, "made packets pass all stages");
         self.received.packets -= made.packets;
         self.received.bytes -= made.bytes;
         self.note(event, made);
@@ -289,7 +294,7 @@ impl Default for Ledger {
 const USED: [Event; 5] =
     [Event::FragmentsUsed, Event::Merged, Event::EqualisedIn, Event::Resized, Event::Fragmented];
 /// Events whose packets were made from split or combined packets.
-const MADE: [Event; 16] = [
+const MADE: [Event; 17] = [
     Event::Reassembled,
     Event::ReleasedTimeout,
     Event::ReleasedEvicted,
@@ -306,6 +311,7 @@ const MADE: [Event; 16] = [
     Event::Segments,
     Event::Fragments,
     Event::AcksExpanded,
+    Event::EarlyResent,
 ];
 
 impl Tally {

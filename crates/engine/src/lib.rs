@@ -115,10 +115,13 @@ pub mod table;
 
 pub use packet;
 
+mod ack_store;
 mod acks;
 mod coalescing;
 mod connections;
 mod delivery;
+mod early_acks;
+mod early_connection;
 mod fair_intake;
 mod flow_sizing;
 mod flows;
@@ -148,6 +151,7 @@ mod sink;
 mod sizing;
 mod toward;
 
+pub use ack_store::ACK_STORE_MIN;
 pub use coalescing::Coalescer;
 pub use connections::{Connection, Connections};
 pub use fair_intake::{FairIntake, FrameSource, INTAKE_MEMORY, IntakeLimits, QUANTUM};

@@ -55,6 +55,9 @@ pub struct Border {
     pub safe_len: u16,
     /// The treatment of acknowledgements.
     pub acks: AckPolicy,
+    /// Memory limit for data that is acknowledged early, in bytes. Only for [`AckPolicy::Early`], which needs at least
+    /// [`ACK_STORE_MIN`](crate::ACK_STORE_MIN).
+    pub ack_store: usize,
 }
 
 impl Border {
@@ -66,6 +69,7 @@ impl Border {
             raise: Raise::default(),
             safe_len: SAFE_LEN.min(narrow_mtu),
             acks: AckPolicy::default(),
+            ack_store: 0,
         }
     }
 

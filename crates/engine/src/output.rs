@@ -80,7 +80,8 @@ impl<N: Next> Next for &mut N {
 pub enum Egress {
     /// A packet to be sent toward its destination.
     Forward(Packet),
-    /// An ICMP error of our own, to be sent by the port that received the quoted packet.
+    /// A packet of our own, to be sent by the port that received the packet that it answers: an ICMP error or an early
+    /// acknowledgement.
     IcmpReply(Packet),
     /// A frame without a well-formed IP packet, to be sent unchanged toward its destination.
     PassThrough(OpaqueFrame, ParseError),
@@ -164,6 +165,11 @@ impl Output {
     /// Queues a frame behind the queued packets. The caller counts the frame when the frame is sent.
     pub(crate) fn pass(&mut self, raw: OpaqueFrame, unfit: ParseError) {
         self.queue.push_back(Egress::PassThrough(raw, unfit));
+    }
+
+    /// Queues a packet of our own for the host that sent the answered packet.
+    pub(crate) fn reply(&mut self, packet: Packet) {
+        self.queue.push_back(Egress::IcmpReply(packet));
     }
 
     /// Drops or rejects a packet, or a run of packets in one buffer, and counts `ended` under `reason`.

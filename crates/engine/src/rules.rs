@@ -18,6 +18,9 @@ pub enum AckPolicy {
     Expand,
     /// Successive acknowledgements of a narrow host in one batch become one for each two segments of the wide host.
     Compress,
+    /// The border acknowledges data of narrow hosts before the wide host does. It keeps each acknowledged byte until the
+    /// wide host has acknowledged it too. Needs [`Border::ack_store`](crate::Border).
+    Early,
 }
 
 impl AckPolicy {
@@ -27,8 +30,12 @@ impl AckPolicy {
     }
 
     /// Each policy's name in a configuration.
-    pub const NAMES: [(&str, AckPolicy); 3] =
-        [("unchanged", AckPolicy::Unchanged), ("expand", AckPolicy::Expand), ("compress", AckPolicy::Compress)];
+    pub const NAMES: [(&str, AckPolicy); 4] = [
+        ("unchanged", AckPolicy::Unchanged),
+        ("expand", AckPolicy::Expand),
+        ("compress", AckPolicy::Compress),
+        ("early", AckPolicy::Early),
+    ];
 }
 
 /// Whether a stage is on.

@@ -149,6 +149,7 @@ fn border(config: &Config) -> Option<Border> {
         },
         safe_len: config.mss.safe,
         acks: config.acks,
+        ack_store: config.limits.ack_store,
     })
 }
 

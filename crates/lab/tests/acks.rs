@@ -14,7 +14,7 @@ fn expanding_helps_a_sender_that_counts_acknowledgements_and_no_other() {
     println!("{outcome}");
     assert!(outcome.is_good(), "{outcome}");
     for row in &outcome.rows {
-        let [unchanged, expand, compress] = row.policies[..] else { panic!("three policies") };
+        let [unchanged, expand, compress, early] = row.policies[..] else { panic!("four policies") };
         match (row.transfer, row.sender) {
             (AckTransfer::ToWide, AckSender::CountsAcks) => {
                 assert!(expand.seconds < unchanged.seconds / 2.0, "{outcome}");
@@ -22,7 +22,8 @@ fn expanding_helps_a_sender_that_counts_acknowledgements_and_no_other() {
             (AckTransfer::ToWide, _) => assert!(expand.seconds > unchanged.seconds * 0.9, "{outcome}"),
             (AckTransfer::ToNarrow, _) => assert!(compress.replaced > 0, "{outcome}"),
         }
-        let made = [unchanged, expand, compress].map(|figures| figures.made > 0);
-        assert_eq!(made, [false, row.transfer == AckTransfer::ToWide, false], "{outcome}");
+        let made = [unchanged, expand, compress, early].map(|figures| figures.made > 0);
+        let is_to_wide = row.transfer == AckTransfer::ToWide;
+        assert_eq!(made, [false, is_to_wide, false, is_to_wide], "{outcome}");
     }
 }

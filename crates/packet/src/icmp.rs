@@ -4,10 +4,9 @@
 
 use crate::checksum::Sum;
 use crate::ip::{Address, ICMP, ICMPV6, TCP, Version, pseudo_sum};
-use crate::ipv4::Ipv4Header;
+use crate::ipv4::{ERROR_TOS, Ipv4Header};
 use crate::ipv6::Ipv6Header;
-use crate::link::LinkType;
-use crate::packet::{Frame, HEADROOM, Packet, Pool};
+use crate::packet::{Packet, Pool};
 use core::net::IpAddr;
 use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{Immutable, IntoBytes, Unaligned};
@@ -138,10 +137,10 @@ pub fn error(icmp_error: IcmpError, packet: &Packet, source: IpAddr, pool: &mut 
         (IpAddr::V4(source), IpAddr::V4(receiver)) => {
             let quote = quote(packet, QUOTING_LEN_MAX_V4);
             let icmp = header_v4(icmp_error)?;
-            let len = IPV4_HEADER_LEN + ERROR_HEADER_LEN + quote.len();
+            let len = ERROR_HEADER_LEN + quote.len();
             let checksum = (Sum::of(icmp.as_bytes()) + Sum::of(quote)).checksum();
-            let ip = Ipv4Header::for_error(source.octets(), receiver.octets(), len);
-            write(packet, ip.as_bytes(), icmp.with(checksum), quote, pool)
+            let ip = Ipv4Header::for_reply(ICMP, ERROR_TOS, source.octets(), receiver.octets(), len);
+            packet.reply(&[ip.as_bytes(), icmp.with(checksum).as_bytes(), quote], pool)
         }
         (IpAddr::V6(source), IpAddr::V6(receiver)) => {
             let quote = quote(packet, QUOTING_LEN_MAX_V6);
@@ -149,8 +148,8 @@ pub fn error(icmp_error: IcmpError, packet: &Packet, source: IpAddr, pool: &mut 
             let len = ERROR_HEADER_LEN + quote.len();
             let pseudo = pseudo_sum((from, sender), ICMPV6, len);
             let checksum = (pseudo + Sum::of(icmp.as_bytes()) + Sum::of(quote)).checksum();
-            let ip = Ipv6Header::for_error(source.octets(), receiver.octets(), len);
-            write(packet, ip.as_bytes(), icmp.with(checksum), quote, pool)
+            let ip = Ipv6Header::for_reply(ICMPV6, source.octets(), receiver.octets(), len);
+            packet.reply(&[ip.as_bytes(), icmp.with(checksum).as_bytes(), quote], pool)
         }
         _ => None,
     }
@@ -225,26 +224,6 @@ fn quote(packet: &Packet, len_max: usize) -> &[u8] {
     bytes.get(..bytes.len().min(len_max)).unwrap_or_default()
 }
 
-fn write(about: &Packet, ip: &[u8], icmp: ErrorHeader, quote: &[u8], pool: &mut Pool) -> Option<Packet> {
-    let len = ip.len() + ERROR_HEADER_LEN + quote.len();
-    let mut buffer = pool.allocate(len)?;
-    let mut at = HEADROOM;
-    for part in [ip, icmp.as_bytes(), quote] {
-        buffer.put(at, part);
-        at += part.len();
-    }
-    let link_len = about.link().len();
-    buffer.put(HEADROOM - link_len, about.link());
-    if about.link_type() == LinkType::Ethernet {
-        // The error is sent back to the station that sent the packet.
-        buffer.bytes_mut(HEADROOM - link_len..HEADROOM - link_len + 2 * STATION_LEN).rotate_left(STATION_LEN);
-    }
-    match Frame::parse(buffer, link_len + len, about.link_header(), about.ingress()) {
-        Frame::Ip(packet) => Some(packet.originated_here()),
-        Frame::Other(..) => panic!("an error that we built parses"),
-    }
-}
-
 const IPV4_HEADER_LEN: usize = 20;
 const IPV6_HEADER_LEN: usize = 40;
 /// The fragment offset in an IPv4 header's flags and offset (RFC 791 section 3.1).
@@ -256,8 +235,6 @@ const ERROR_HEADER_LEN: usize = 8;
 const QUOTING_LEN_MAX_V4: usize = 576 - IPV4_HEADER_LEN - ERROR_HEADER_LEN;
 /// See [`QUOTING_LEN_MAX_V4`].
 const QUOTING_LEN_MAX_V6: usize = 1_280 - 40 - ERROR_HEADER_LEN;
-/// Length of an Ethernet address, in bytes.
-const STATION_LEN: usize = 6;
 /// Types and codes of ICMPv4 errors (RFC 792, RFC 1191).
 const UNREACHABLE: u8 = 3;
 const FRAGMENTATION_NEEDED: u8 = 4;

@@ -381,16 +381,23 @@ impl Ipv4Header {
         usize::from(self.version_ihl & 0x0F) * 4
     }
 
-    /// Returns the header of an ICMP error: no options, DF, identification 0 (RFC 6864 section 4.1).
-    pub(crate) fn for_error(source: [u8; 4], destination: [u8; 4], total_len: usize) -> Ipv4Header {
+    /// Returns the header of a packet that answers another one: no options, DF, identification 0 (RFC 6864 section
+    /// 4.1).
+    pub(crate) fn for_reply(
+        protocol: u8,
+        tos: u8,
+        source: [u8; 4],
+        destination: [u8; 4],
+        payload_len: usize,
+    ) -> Ipv4Header {
         let mut header = Ipv4Header {
             version_ihl: 0x45,
-            tos: ERROR_TOS,
-            total_len: U16::new(total_len as u16),
+            tos,
+            total_len: U16::new((HEADER_LEN + payload_len) as u16),
             id: U16::new(0),
             flags_offset: U16::new(DONT_FRAGMENT),
-            ttl: ERROR_TTL,
-            protocol: crate::ip::ICMP,
+            ttl: REPLY_TTL,
+            protocol,
             checksum: U16::new(0),
             source,
             destination,
@@ -439,5 +446,5 @@ const END_OF_OPTIONS: u8 = 0;
 const NO_OPERATION: u8 = 1;
 const COPIED: u8 = 0x80;
 /// Type of service of ICMP errors: the precedence "internetwork control" (RFC 1812 section 4.3.2.5).
-const ERROR_TOS: u8 = 0xC0;
-const ERROR_TTL: u8 = 64;
+pub(crate) const ERROR_TOS: u8 = 0xC0;
+const REPLY_TTL: u8 = 64;

@@ -288,13 +288,18 @@ pub(crate) fn is_authenticated(packet: &[u8], upper: Transport) -> bool {
 }
 
 impl Ipv6Header {
-    /// Returns the header of an ICMPv6 error.
-    pub(crate) fn for_error(source: [u8; 16], destination: [u8; 16], payload_len: usize) -> Ipv6Header {
+    /// Returns the header of a packet that answers another one.
+    pub(crate) fn for_reply(
+        protocol: u8,
+        source: [u8; 16],
+        destination: [u8; 16],
+        payload_len: usize,
+    ) -> Ipv6Header {
         Ipv6Header {
             version_class_flow: U32::new(6 << 28),
             payload_len: U16::new(payload_len as u16),
-            next_header: ICMPV6,
-            hop_limit: ERROR_HOP_LIMIT,
+            next_header: protocol,
+            hop_limit: REPLY_HOP_LIMIT,
             source,
             destination,
         }
@@ -349,4 +354,4 @@ const FRAGMENT: u8 = 44;
 const AUTHENTICATION: u8 = 51;
 const NO_NEXT_HEADER: u8 = 59;
 const DESTINATION_OPTIONS: u8 = 60;
-const ERROR_HOP_LIMIT: u8 = 64;
+const REPLY_HOP_LIMIT: u8 = 64;

@@ -68,6 +68,7 @@ mod packet;
 mod pure_ack;
 mod segment_facts;
 mod segments;
+mod tcp_reply;
 mod time;
 mod tunnel;
 mod version;
@@ -92,5 +93,6 @@ pub use segments::{
 };
 pub use simd::{prefetch, prefetch_lines, prefetch_value};
 pub use tcp::{TcpFacts, TcpSegmentFacts, Timestamps};
+pub use tcp_reply::TcpReply;
 pub use time::Time;
 pub use tunnel::Tunnel;

@@ -3,7 +3,6 @@
 //! Such packets may be repeated with lower numbers, or be replaced by a later one. The choice of the numbers is left
 //! to the engine.
 
-use crate::checksum::patched;
 use crate::ip::{Ecn, TCP, Version};
 use crate::packet::{Checksum, Frame, Packet, Pool};
 use crate::segment_facts::{tcp_headers_share, timestamps};
@@ -83,28 +82,16 @@ impl PureAck {
     /// no buffer, or if the copy would need an IP ID of its own: IPv4 without DF (RFC 6864 section 4).
     pub fn copy(packet: &Packet, ack: u32, window: u16, pool: &mut Pool) -> Option<Packet> {
         let ip = packet.ip();
-        let upper = ip.upper.filter(|_| ip.version == Version::V6 || ip.dont_fragment)?;
+        if ip.version == Version::V4 && !ip.dont_fragment {
+            return None;
+        }
         let mut copy = Frame::copy(packet.frame(), packet.link_type(), packet.ingress(), pool).ok()?;
         copy.tag = packet.tag;
         copy.checksum = packet.checksum;
         copy.segment_limit = packet.segment_limit;
         copy.has_accurate_ecn = packet.has_accurate_ecn;
         copy.is_for_ingress_side = packet.is_for_ingress_side;
-        let at = usize::from(upper.at);
-        let words = [(ACK_AT, (ack >> 16) as u16), (ACK_AT + 2, ack as u16), (WINDOW_AT, window)];
-        for (field_at, word) in words {
-            let before = copy.word(at + field_at);
-            copy.set_word(at + field_at, word);
-            if copy.checksum != Checksum::Partial {
-                let checksum = patched(copy.word(at + tcp::CHECKSUM_AT), before, word);
-                copy.set_word(at + tcp::CHECKSUM_AT, checksum);
-            }
-        }
+        copy.set_ack(ack, window);
         Some(copy.originated_here())
     }
 }
-
-/// Offset of the acknowledgement number in a TCP header, in bytes (RFC 9293 section 3.1).
-const ACK_AT: usize = 8;
-/// Offset of the window, which the checksum follows, in bytes.
-const WINDOW_AT: usize = 14;

@@ -44,6 +44,8 @@ pub struct Direction {
     pub tells: bool,
     /// Orders the frames that arrive together by flow; `None` = they are processed in order of arrival.
     pub intake: Option<FairIntake>,
+    /// Whether data is acknowledged before its receiver does.
+    pub is_early: bool,
     /// The injected bug, if any.
     pub bug: Option<InjectedBug>,
     /// Whether the link's MTU has changed during the run. Stored fragments may have been merged for the old MTU.
@@ -216,6 +218,7 @@ impl Direction {
             wire,
             tells: true,
             intake: None,
+            is_early: false,
             bug: None,
             is_replaced: false,
             timeout,
@@ -399,7 +402,7 @@ impl Direction {
         if packet.max_fragment_len().is_some() || !is_whole(packet) {
             self.check_joined(engine.side(self.at), net, packet);
         } else {
-            self.check_order(net, packet);
+            self.check_order(engine, net, packet);
         }
         if self.role == Role::WideInterface && packet.fragmentation.is_some() {
             let from = crate::wire::read(packet.bytes()).and_then(|seen| seen.from);
@@ -431,14 +434,16 @@ impl Direction {
         }
     }
 
-    fn check_order(&mut self, net: &mut Net, packet: &Packet) {
+    fn check_order(&mut self, engine: &Engine, net: &mut Net, packet: &Packet) {
+        // Data that a border owes is sent again.
+        let resent = engine.ledger(self.at).event(Event::EarlyResent).bytes;
         let mut broken = None;
         let mut count = 0;
         places_of(net, packet, |flow, start, len| {
             let order = self.watch.order(flow);
             order.goes(start, len);
             count += 1;
-            if order.late_out > order.late_in {
+            if order.late_out > order.late_in + resent {
                 broken = Some((flow, *order));
             }
         });

@@ -154,6 +154,8 @@ pub struct Flow {
     seen: Vec<u64>,
     /// Reply of a connection: bytes sent, and bytes delivered in order.
     pub reply: [u64; 2],
+    /// Bytes of each end of a connection that its peer, or a gateway, has acknowledged.
+    pub acked: [u64; 2],
     /// How each end of the connection closed; `None` while it is open.
     pub endings: [Option<End>; 2],
     /// Disjoint ranges of stream bytes that were delivered, in order.
@@ -182,6 +184,7 @@ impl Flow {
             next_send: Time::ZERO + plan.start,
             seen: Vec::new(),
             reply: [0; 2],
+            acked: [0; 2],
             endings: [None; 2],
             ranges: Vec::new(),
             plan,

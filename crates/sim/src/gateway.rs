@@ -13,7 +13,7 @@ use crate::topology::{self, GatewayRole};
 use crate::wire;
 use core::time::Duration;
 use engine::{
-    Border, FLOW_CHARGE, FairIntake, FragmentPolicy, GatewaySettings, Hold, Holding, IntakeLimits, MERGE_TIMEOUT,
+    ACK_STORE_MIN, AckPolicy, Border, FLOW_CHARGE, FairIntake, FragmentPolicy, GatewaySettings, Hold, Holding, IntakeLimits, MERGE_TIMEOUT,
     Position, Prefixes, Secret, Secrets, SideSettings, Toward,
 };
 
@@ -49,6 +49,7 @@ impl Gateway {
                 Direction::new(toward.direction(), config.role.into(), wire, timeout(config, toward), config.limit);
             direction.tells = config.role != GatewayRole::WideInterface;
             direction.intake = config.is_fair.then(|| FairIntake::new(IntakeLimits::default(), secret));
+            direction.is_early = config.role == GatewayRole::Border && config.acks == AckPolicy::Early;
             direction.bug = bug;
             direction
         });
@@ -160,7 +161,11 @@ pub fn settings(
     });
     GatewaySettings {
         sides: sides.into(),
-        border: is_border.then(|| Border { acks: config.acks, ..Border::usual(wide_mtu, narrow_mtu) }),
+        border: is_border.then(|| Border {
+            acks: config.acks,
+            ack_store: ACK_STORE_MIN,
+            ..Border::usual(wide_mtu, narrow_mtu)
+        }),
         // A gateway with little memory tracks fewer flows.
         flow_count: FLOW_COUNT.min(config.limit / FLOW_CHARGE),
     }

@@ -273,7 +273,8 @@ impl Simulation {
         }
     }
 
-    /// Checks that every connection delivers all data and then closes, despite all losses. Two exceptions are
+    /// Checks that every connection delivers all data and then closes, despite all losses, and that no acknowledged
+    /// byte is lost. Two exceptions are
     /// allowed: connections whose ends may abort, and simulations in which a wire has flipped bits.
     fn check_connections(&mut self) {
         let net = &mut self.net;
@@ -287,6 +288,16 @@ impl Simulation {
                 "connection {number} does not end as it should: {arrived} of {sent} bytes arrived, {} of {} reply bytes; endings: \
                  {endings:?}",
                 reply[1], flow.plan.talk.reply_len
+            );
+            net.breaks(Law::Integrity, || what);
+        }
+        let is_broken = |flow: &Flow| flow.endings.iter().any(is_early) || is_excused;
+        let lost = |flow: &&Flow| flow.acked[0] > flow.arrived || flow.acked[1] > flow.reply[1];
+        let lost = connections(net).map(|(_, flow)| flow).find(|flow| lost(flow) && !is_broken(flow));
+        if let Some(Flow { number, acked, arrived, reply, .. }) = lost {
+            let what = format!(
+                "acknowledged bytes of connection {number} are lost: {acked:?} are acknowledged, and {:?} arrived",
+                [arrived, &reply[1]]
             );
             net.breaks(Law::Integrity, || what);
         }

@@ -228,7 +228,7 @@ Examples:
 
 Exit status: 0 every byte was right, and no transfer through a border stalled for more than two seconds; 1 otherwise.";
 pub(super) const ACKS_HELP: &str = "\
-Simulated TCP flows cross a border in both directions. The border leaves acknowledgements unchanged, expands them or compresses them. One \
+Simulated TCP flows cross a border in both directions. The border leaves acknowledgements unchanged, expands them, compresses them or acknowledges early. One \
 sender counts acknowledgements, one counts acknowledged bytes (RFC 3465), and one is like Linux. The table shows the time of each transfer. \
 The simulator verifies every byte.
 

@@ -274,7 +274,7 @@ The keys of the JSON outputs: tests/all/json.rs writes this list, and compares i
 const COUNTER_MAPS: [&str; 5] = [".events.", ".came.", ".went.", ".passed.", ".retired."];
 
 /// Events that version 0.1 did not count.
-const SINCE: [Event; 11] = [
+const SINCE: [Event; 14] = [
     Event::RunWindow,
     Event::DfCleared,
     Event::PathLoweredLoss,
@@ -286,4 +286,7 @@ const SINCE: [Event; 11] = [
     Event::SegmentsLonger,
     Event::SuperFragmented,
     Event::AcksExpanded,
+    Event::EarlyAcks,
+    Event::EarlyResent,
+    Event::EarlyLost,
 ];

@@ -1,6 +1,6 @@
 //! Memory of flows -> a flow with about the most memory, in constant time.
 //!
-//! Flows whose memory differs by less than an eighth share a bucket. A change of a flow's memory moves the flow to
+//! The flows of a bucket differ by less than an eighth. A change of a flow's memory moves the flow to
 //! another bucket at most.
 
 use crate::table::slab::{List, ListLinks, Slab};

@@ -7,6 +7,7 @@ mod coalescing_conformance;
 mod coalescing_laws;
 mod connections;
 mod df_fragmentation;
+mod early_acks;
 mod edges;
 mod fair_intake;
 mod holding;

@@ -58,7 +58,7 @@ fn every_reason_is_reached() {
         assert!(count > 0, "{reason} is not reached: {:?}", rig.out.ledger);
     }
     // The first two occur only with capture files, the third only at a live port. Those of ICMP are reached in
-    // tests/flows/paths.rs, the last two in tests/flows/fair_intake.rs and tests/flows/acks.rs.
+    // tests/flows/paths.rs, the last three in fair_intake.rs, acks.rs and early_acks.rs.
     let elsewhere = [
         Reason::OtherLink,
         Reason::SnapCut,
@@ -67,6 +67,7 @@ fn every_reason_is_reached() {
         Reason::IcmpRefused,
         Reason::IntakeFull,
         Reason::AckCompressed,
+        Reason::AckAbsorbed,
     ];
     for reason in Reason::ALL {
         let reached = table.iter().any(|(known, _)| known == reason);
@@ -205,9 +206,17 @@ fn every_event_is_reached() {
     for (event, rig) in &table {
         assert!(rig.event(*event) > 0, "{} is not reached: {:?}", event.name(), rig.out.ledger);
     }
-    // Those of paths, segment sizing and acknowledgements are reached in tests/flows/paths.rs, segment_sizing.rs and
-    // acks.rs.
-    let of_flows = [Event::SegmentsShorter, Event::SegmentsLonger, Event::SuperFragmented, Event::AcksExpanded];
+    // Those of paths, segment sizing and acknowledgements are reached in tests/flows/paths.rs, segment_sizing.rs,
+    // acks.rs and early_acks.rs.
+    let of_flows = [
+        Event::SegmentsShorter,
+        Event::SegmentsLonger,
+        Event::SuperFragmented,
+        Event::AcksExpanded,
+        Event::EarlyAcks,
+        Event::EarlyResent,
+        Event::EarlyLost,
+    ];
     let is_elsewhere = |event: &Event| event.name().starts_with("path_") || of_flows.contains(event);
     for event in Event::ALL.iter().filter(|event| !is_elsewhere(event)) {
         assert!(table.iter().any(|(known, _)| known == event), "{} has its line in the table", event.name());

@@ -94,7 +94,7 @@ pub struct AcksFigures {
     pub seconds: f64,
     /// Acknowledgements that the border made.
     pub made: u64,
-    /// Acknowledgements that the border replaced by later ones.
+    /// Acknowledgements that the border replaced by later ones, or absorbed.
     pub replaced: u64,
 }
 
@@ -193,8 +193,14 @@ impl AcksRow {
         Some(AcksFigures {
             policy,
             seconds: flow.stretch.as_secs_f64(),
-            made: count(&outcome.hits.events, Event::AcksExpanded as usize),
-            replaced: count(&outcome.hits.reasons, Reason::AckCompressed as usize),
+            made: [Event::AcksExpanded, Event::EarlyAcks]
+                .map(|event| count(&outcome.hits.events, event as usize))
+                .iter()
+                .sum(),
+            replaced: [Reason::AckCompressed, Reason::AckAbsorbed]
+                .map(|reason| count(&outcome.hits.reasons, reason as usize))
+                .iter()
+                .sum(),
         })
     }
 
@@ -258,7 +264,7 @@ const SLOWER_MAX: f64 = 1.05;
 mod tests {
     use super::*;
 
-    fn outcome(sender: AckSender, seconds: [f64; 3]) -> AcksComparison {
+    fn outcome(sender: AckSender, seconds: [f64; 4]) -> AcksComparison {
         let figures = AckPolicy::NAMES.into_iter().zip(seconds);
         let policies =
             figures.map(|((policy, _), seconds)| AcksFigures { policy, seconds, made: 5, replaced: 7 }).collect();
@@ -268,11 +274,12 @@ mod tests {
 
     #[test]
     fn a_policy_that_slows_a_transfer_down_is_named() {
-        assert!(outcome(AckSender::CountsBytes, [1.0, 1.04, 0.5]).is_good());
-        assert!(!outcome(AckSender::CountsBytes, [1.0, 1.06, 1.0]).is_good());
-        assert!(!outcome(AckSender::Linux, [1.0, 1.0, 1.06]).is_good());
-        assert!(outcome(AckSender::CountsAcks, [1.0, 1.0, 1.06]).is_good(), "it has fewer to count");
-        let broken = AcksComparison { faults: vec!["a law".to_owned()], ..outcome(AckSender::Linux, [1.0; 3]) };
+        assert!(outcome(AckSender::CountsBytes, [1.0, 1.04, 0.5, 1.0]).is_good());
+        assert!(!outcome(AckSender::CountsBytes, [1.0, 1.06, 1.0, 1.0]).is_good());
+        assert!(!outcome(AckSender::Linux, [1.0, 1.0, 1.06, 1.0]).is_good());
+        assert!(outcome(AckSender::CountsAcks, [1.0, 1.0, 1.06, 1.0]).is_good(), "it has fewer to count");
+        assert!(!outcome(AckSender::CountsAcks, [1.0, 1.0, 1.0, 1.06]).is_good());
+        let broken = AcksComparison { faults: vec!["a law".to_owned()], ..outcome(AckSender::Linux, [1.0; 4]) };
         assert!(!broken.is_good() && broken.to_string().contains("a law"));
     }
 }

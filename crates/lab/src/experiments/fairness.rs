@@ -8,6 +8,7 @@
 //! The border's only worker is busy, so packets wait in front of it: in order of arrival, or by flow. A table of the
 //! simulator's DMA engine shows the same question for the requests of a NIC (L16).
 
+use super::tcp::StopWhenDropped;
 use super::saturation::{run_first, saturate, tcp_socket};
 use super::{Conditions, Spread};
 use crate::chart::{Chart, Panel};
@@ -194,8 +195,10 @@ fn load(three_hosts: &ThreeHosts, settings: &FairnessSettings) -> io::Result<Rou
                     drop(door.accept());
                 }
             });
-            let probed = wide.enter(|| probe(target, began, settings.stretch));
-            has_ended.store(true, Ordering::Relaxed);
+            let probed = {
+                let _stops = StopWhenDropped(&has_ended);
+                wide.enter(|| probe(target, began, settings.stretch))
+            };
             // The last connection ends the loop that accepts.
             let _ = wide.enter(|| TcpStream::connect_timeout(&target, REPLY_MAX));
             probed

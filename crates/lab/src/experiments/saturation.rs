@@ -1,5 +1,6 @@
 //! TCP connections that are never idle -> the bytes that each delivers while something else is measured.
 
+use super::tcp::StopWhenDropped;
 use linux::namespace::Namespace;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, ipproto, socket_with, sockopt};
@@ -34,8 +35,10 @@ pub(super) fn saturate<T>(
     thread::scope(|scope| {
         let sender = scope.spawn(|| send(streams, &has_ended));
         let receiver = scope.spawn(|| receive(receivers, began, stretch, &has_ended));
-        let done = act(began);
-        has_ended.store(true, Ordering::Relaxed);
+        let done = {
+            let _stops = StopWhenDropped(&has_ended);
+            act(began)
+        };
         let bytes = receiver.join().expect("a receiver that panics has said why")?;
         sender.join().expect("a sender that panics has said why")?;
         Ok((bytes, done?))

@@ -3,6 +3,7 @@
 //! This file contains construction and ownership. The other files read a packet, count its wire packets, or change
 //! it.
 
+mod acknowledgement;
 mod body;
 mod buffer;
 mod checksum;
@@ -192,6 +193,27 @@ impl Packet {
         self
     }
 
+    /// Builds a packet that is sent back to the station that sent this one. `parts` are its bytes, from the IP header on.
+    /// `None` if the pool has no buffer.
+    pub(crate) fn reply(&self, parts: &[&[u8]], pool: &mut Pool) -> Option<Packet> {
+        let len = parts.iter().map(|part| part.len()).sum();
+        let mut buffer = pool.allocate(len)?;
+        let mut at = HEADROOM;
+        for part in parts {
+            buffer.put(at, part);
+            at += part.len();
+        }
+        let link_len = self.link().len();
+        buffer.put(HEADROOM - link_len, self.link());
+        if self.link_type() == LinkType::Ethernet {
+            buffer.bytes_mut(HEADROOM - link_len..HEADROOM - link_len + 2 * STATION_LEN).rotate_left(STATION_LEN);
+        }
+        match Frame::parse(buffer, link_len + len, self.link_header(), self.ingress()) {
+            Frame::Ip(packet) => Some(packet.originated_here()),
+            Frame::Other(..) => panic!("a reply that we built parses"),
+        }
+    }
+
     /// Returns the buffer of the packet.
     #[inline(always)]
     pub fn into_buffer(self) -> Buffer {
@@ -205,3 +227,6 @@ impl Packet {
         OpaqueFrame { at, len, buffer: self.into_buffer() }
     }
 }
+
+/// Length of an Ethernet address, in bytes.
+const STATION_LEN: usize = 6;

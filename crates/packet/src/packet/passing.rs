@@ -3,7 +3,8 @@
 //! These changes do not affect the payload. The choice of the link header is left to the port.
 
 use super::{Body, Buffer, HEADROOM};
-use crate::ip::FragmentFingerprint;
+use crate::checksum::patched;
+use crate::ip::{Ecn, FragmentFingerprint, Version};
 use crate::link::{LINK_LEN_MAX, LinkType};
 
 /// Methods that change the packet outside of its payload.
@@ -51,6 +52,22 @@ impl Body {
         self.as_received = false;
     }
 
+    /// Marks the packet as one of a transport without ECN, as hosts do when they repeat data (RFC 3168 section 6.1.5).
+    pub fn clear_ecn(&mut self) {
+        let word = self.word(0);
+        let cleared = match self.ip.version {
+            Version::V4 => word & !0x03,
+            Version::V6 => word & !0x30,
+        };
+        if self.ip.version == Version::V4 {
+            self.set_word(CHECKSUM_AT, patched(self.word(CHECKSUM_AT), word, cleared));
+        }
+        self.set_word(0, cleared);
+        self.ip.ecn = Ecn::NotEct;
+        self.ip.shape = FragmentFingerprint::CHANGED;
+        self.mark_modified();
+    }
+
     /// Returns the room behind the packet in its buffer, in bytes.
     pub fn room(&self) -> usize {
         (HEADROOM + self.capacity()).saturating_sub(self.ip_at() + self.len())
@@ -66,3 +83,6 @@ impl Body {
         larger
     }
 }
+
+/// Offset of the checksum in an IPv4 header, in bytes (RFC 791 section 3.1).
+const CHECKSUM_AT: usize = 10;

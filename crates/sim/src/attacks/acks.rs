@@ -8,7 +8,7 @@ use super::segments::BOTH_MODES;
 use super::{Field, holds};
 use crate::topology::{Gateway, GatewayRole};
 use crate::wire::{self, TCP};
-use engine::{AckPolicy, Toward};
+use engine::{AckPolicy, Event, Reason, Toward};
 
 /// rel:A39: acknowledgements of every byte, repeated acknowledgements, and acknowledgements of data never sent. The
 /// gateway must forward each unchanged, and add none. A border that expands or compresses acknowledgements may only do
@@ -43,8 +43,8 @@ pub fn strange_acks(field: &mut Field) -> Verdict {
 }
 
 /// Acknowledgements of a misbehaving receiver, and forged data of its peer, through borders that change
-/// acknowledgements. Those that leave must acknowledge no more than those that arrived. Beside each of these, there is at
-/// most one for two packets of data that were sent.
+/// acknowledgements. Those that leave must be between those that arrived, and duplicates must all leave. At most one is
+/// made for two packets of data.
 fn changed_acks(field: &mut Field) -> Verdict {
     for (policy, about) in [(AckPolicy::Expand, Toward::Wide), (AckPolicy::Compress, Toward::Narrow)] {
         let gateway = Gateway { acks: policy, ..Gateway::new(GatewayRole::Border, 0) };
@@ -52,12 +52,16 @@ fn changed_acks(field: &mut Field) -> Verdict {
         let is_v6 = field.rng.one_of(&[false, true]);
         let mut conversation = Conversation::open(&mut testbed, &mut now, is_v6, 1, field.rng.number())?;
         let mut acked = conversation.next_seq(about);
-        let (mut highest, mut came_count, mut went_count, mut data_count) = (acked, 0, 0, 0);
+        // Acknowledgements that may be made: one for each two packets of data.
+        let (mut data_count, mut made_count) = (0, 0);
+        let mut before = vec![acked];
         for _ in 0..field.times(300_000, 4_000) {
-            data_count += conversation.send(&mut testbed, &mut now, about)?.len() as u64 * 6;
+            conversation.send(&mut testbed, &mut now, about)?;
+            data_count += if about == Toward::Wide { 6 } else { 1 };
             let (sent, number) = (conversation.next_seq(about), field.rng.number() as u32);
             let in_flight = sent.wrapping_sub(acked);
-            let acks: Vec<u32> = match field.rng.below(6) {
+            let kind = field.rng.below(7);
+            let acks: Vec<u32> = match kind {
                 // Each byte is acknowledged.
                 0 => (1..40).map(|it| acked.wrapping_add(it.min(in_flight))).collect(),
                 // Duplicates.
@@ -80,29 +84,39 @@ fn changed_acks(field: &mut Field) -> Verdict {
             let frames: Vec<_> = acks
                 .iter()
                 .map(|ack| {
-                    let window = field.rng.one_of(&[0, 1, 1_000, 60_000, 65_535]);
+                    let window = if kind > 4 { 65_535 } else { field.rng.one_of(&[0, 1, 1_000, 60_000, 65_535]) };
                     let seq = conversation.next_seq(about.other());
                     conversation.frame(about.other(), Tcp { ack: *ack, window, ..Tcp::of([0; 2], seq) }, &[])
                 })
                 .collect();
-            let numbers = || acks.iter().map(|ack| ack.wrapping_sub(highest)).filter(|step| *step < 1 << 31);
-            highest = highest.wrapping_add(numbers().max().unwrap_or(0));
             if let Some(last) = acks.iter().rfind(|ack| ack.wrapping_sub(acked) <= in_flight) {
                 acked = *last;
             }
             testbed.push_burst(now.tick(), about.other(), frames.iter().map(Vec::as_slice))?;
-            came_count += acks.len() as u64;
-            for out in testbed.left() {
-                let upper_at = if is_v6 { 40 } else { 20 };
-                let ack = wire::long(out.frame, upper_at + 8);
-                let is_own = acks.contains(&ack) || highest.wrapping_sub(ack) < 1 << 31;
-                holds(is_own, || format!("{ack} is acknowledged, and the receiver only acknowledged {highest}"))?;
-                went_count += 1;
-            }
-            holds(went_count <= came_count + data_count / 2, || {
-                format!("{came_count} acknowledgements and {data_count} packets of data became {went_count}")
+            let upper_at = if is_v6 { 40 } else { 20 };
+            let left: Vec<u32> = testbed.left().map(|out| wire::long(out.frame, upper_at + 8)).collect();
+            // Each number that leaves is one that arrived, or between two of them.
+            let known: Vec<u32> = before.iter().chain(&acks).copied().collect();
+            let is_between = |ack: &u32| {
+                let [below, above] = [
+                    known.iter().any(|it| ack.wrapping_sub(*it) < 1 << 30),
+                    known.iter().any(|it| it.wrapping_sub(*ack) < 1 << 30),
+                ];
+                below && above
+            };
+            holds(left.iter().all(is_between), || format!("{left:?} leave after {before:?}, then {acks:?}"))?;
+            holds(kind != 1 || left == acks, || format!("of five duplicates, {left:?} leave"))?;
+            made_count += left.len().saturating_sub(acks.len());
+            holds(2 * made_count <= data_count, || {
+                format!("{made_count} acknowledgements were made for {data_count} packets of data")
             })?;
+            before = acks;
         }
+        let changed = match policy {
+            AckPolicy::Expand => testbed.ledger(about.other()).event(Event::AcksExpanded).packets,
+            _ => testbed.ledger(about.other()).retired(Reason::AckCompressed).packets,
+        };
+        holds(changed > 0, || "no acknowledgement was changed".to_owned())?;
         field.end(&mut testbed)?;
     }
     Ok(())

@@ -197,6 +197,8 @@ impl Host {
             Emit::Ended(how) => net.flows[*flow].endings[*end] = Some(how),
             Emit::Fresh { .. } => {}
         });
+        let acked = &mut net.flows[*flow].acked[*end];
+        *acked = connection.acked_len().max(*acked);
     }
 }
 
