@@ -95,7 +95,6 @@ impl LastAck {
     pub(crate) fn numbers(&self) -> Option<[u32; 3]> {
         self.is_known.then_some([self.ack, self.edge, self.next])
     }
-
 }
 
 impl Advance {

@@ -13,8 +13,8 @@ use crate::topology::{self, GatewayRole};
 use crate::wire;
 use core::time::Duration;
 use engine::{
-    ACK_STORE_MIN, AckPolicy, Border, FLOW_CHARGE, FairIntake, FragmentPolicy, GatewaySettings, Hold, Holding, IntakeLimits, MERGE_TIMEOUT,
-    Position, Prefixes, Secret, Secrets, SideSettings, Toward,
+    ACK_STORE_MIN, AckPolicy, Border, FLOW_CHARGE, FairIntake, FragmentPolicy, GatewaySettings, Hold, Holding,
+    IntakeLimits, MERGE_TIMEOUT, Position, Prefixes, Secret, Secrets, SideSettings, Toward,
 };
 
 /// A gateway between a wide and a narrow side.

@@ -149,6 +149,38 @@ fn an_acknowledgement_of_many_segments_becomes_one_for_each_two() {
 }
 
 #[test]
+fn the_first_acknowledgement_of_a_host_that_answered_a_syn_is_expanded() {
+    let mut net = Net::new(AckPolicy::Expand, 4, Some(7));
+    // The same ports again, and the narrow host begins.
+    for port in [40_001, 40_000] {
+        let options = |mss: u16| [vec![2, 4], mss.to_be_bytes().to_vec(), vec![1, 3, 3, 7]].concat();
+        let syn = Spec { seq: 9_999, ack: 0, flags: SYN, options: options(1_460), ..net.of_narrow(port) };
+        let answer = Spec { seq: 0, ack: 10_000, flags: SYN | ACK, options: options(8_960), ..net.of_wide(port) };
+        net.push(NARROW, &[syn]);
+        net.push(WIDE, &[Spec { window: 60_000, ..answer }]);
+        net.push(NARROW, &[Spec { seq: 10_000, ack: 1, ..net.of_narrow(port) }]);
+        for at in (0..6 * SEGMENT).step_by(SEGMENT as usize) {
+            net.push(
+                NARROW,
+                &[Spec { seq: 10_000 + at, ..net.of_narrow(port) }.payload(vec![7; SEGMENT as usize])],
+            );
+        }
+        let end = 10_000 + 6 * SEGMENT;
+        let left = net.push(WIDE, &[Spec { ack: end, window: 60_000, ..net.of_wide(port) }]);
+        assert_eq!(left.len(), 3, "{:?}", acks(&left));
+    }
+}
+
+#[test]
+fn packets_without_data_are_no_data() {
+    let mut net = Net::new(AckPolicy::Expand, 4, None);
+    // The number of a packet without data tells of no data, also if it is in the window.
+    net.push(NARROW, &[Spec { seq: 1 + 12 * SEGMENT, ..net.of_narrow(40_000) }]);
+    assert_eq!(acks(&net.push(WIDE, &[net.wide_ack(12 * SEGMENT)])), [12 * SEGMENT]);
+    assert_eq!(net.expanded(), 0);
+}
+
+#[test]
 fn each_expanded_acknowledgement_covers_two_segments_so_byte_counting_is_not_outrun() {
     // RFC 3465 section 2.2: a window grows by no more than the acknowledged bytes, and by at most two segments.
     let mut net = Net::new(AckPolicy::Expand, 4, Some(7));

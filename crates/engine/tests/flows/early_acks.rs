@@ -536,6 +536,28 @@ fn a_gateway_that_ends_sends_all_owed_bytes_once_more() {
 }
 
 #[test]
+fn a_crash_loses_bytes_that_only_the_border_acknowledged_and_nothing_without_early_acknowledgements() {
+    for policy in [AckPolicy::Early, AckPolicy::Unchanged] {
+        let mut net = Net::usual();
+        let settings = settings(policy, ACK_STORE_MIN);
+        let new = || Gateway::new(&settings, Secrets::both(Secret::new(7)), || Pool::new(16 << 20));
+        net.gateway = new();
+        net.shake(40_000);
+        let told = net.push(NARROW, &net.segments(0, 20)).told().last().map_or(0, |(ack, _)| *ack);
+        net.gateway = new();
+        // The network lost all behind the eighth segment, and the host says so.
+        let left = net.push(WIDE, &[net.wide_ack(8 * SEGMENT)]);
+        assert_eq!(left.acks()[0].0, 8 * SEGMENT, "the new gateway owes nothing");
+        assert_eq!(net.millis(60_000).iter().map(|(_, left)| left.ranges().len()).sum::<usize>(), 0);
+        // A sender repeats what nobody acknowledged.
+        let lost = told.max(8 * SEGMENT) - 8 * SEGMENT;
+        assert_eq!(lost, if policy == AckPolicy::Early { 12 * SEGMENT } else { 0 });
+        let repeated = net.push(NARROW, &net.segments(8, 12)).ranges();
+        assert_eq!(repeated, [(8 * SEGMENT, 20 * SEGMENT)], "repeated data passes");
+    }
+}
+
+#[test]
 #[should_panic(expected = "early acknowledgements need a store")]
 fn a_border_without_a_store_does_not_start() {
     Gateway::new(&settings(AckPolicy::Early, ACK_STORE_MIN - 1), Secrets::both(Secret::new(7)), || {

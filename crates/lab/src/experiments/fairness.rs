@@ -8,8 +8,8 @@
 //! The border's only worker is busy, so packets wait in front of it: in order of arrival, or by flow. A table of the
 //! simulator's DMA engine shows the same question for the requests of a NIC (L16).
 
-use super::tcp::StopWhenDropped;
 use super::saturation::{run_first, saturate, tcp_socket};
+use super::tcp::StopWhenDropped;
 use super::{Conditions, Spread};
 use crate::chart::{Chart, Panel};
 use crate::net::Offloading;
