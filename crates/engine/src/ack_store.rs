@@ -84,6 +84,12 @@ impl AckStore {
         Some(at)
     }
 
+    /// Whether this byte of a connection is owed to its wide host.
+    pub(crate) fn owes(&self, key: &FlowKey, seq: u32) -> bool {
+        let entry = self.connections.find(key).and_then(|at| self.connections.get(at));
+        entry.is_some_and(|entry| entry.connection.owes_byte(seq))
+    }
+
     /// Returns a connection that was found.
     pub(crate) fn get(&mut self, at: Handle) -> &mut EarlyConnection {
         &mut self.connections.slot_mut(at).connection

@@ -172,7 +172,9 @@ impl Connections {
         toward: Toward,
         ledger: &mut Ledger,
     ) -> Option<Reason> {
-        self.paths.as_mut()?.take_too_big(now, packet, toward, &self.flows, ledger)
+        let early = self.early.as_ref();
+        let owes = |key: &FlowKey, seq| early.is_some_and(|early| early.owes(key, seq));
+        self.paths.as_mut()?.take_too_big(now, packet, toward, &self.flows, owes, ledger)
     }
 
     /// Returns the connections that lost data since the last call: their wide ends, then their narrow ends, each with

@@ -202,6 +202,9 @@ impl EarlyAcks<'_> {
         let heard = Heard { seq, end: seq.wrapping_add(payload_len), ack, window, has_fin, timestamps };
         let Some(at) = known.or_else(|| self.begin(key, flow?, &heard)) else { return };
         let Some(store) = &mut self.connections.early else { return };
+        if !store.get(at).accepts(&heard) {
+            return;
+        }
         if store.get(at).take_packet(&heard) {
             return reply(&store.get(at).reply(), packet, self.out);
         }
@@ -267,9 +270,11 @@ impl EarlyAcks<'_> {
     fn begin(&mut self, key: &FlowKey, flow: Handle, heard: &Heard) -> Option<Handle> {
         let handshake = self.connections.flows.handshake(flow).filter(|it| may_be_early(it))?;
         let store = self.connections.early.as_mut().filter(|store| store.has_room() && heard.end != heard.seq)?;
-        let (last, shift) = (handshake.last_ack.numbers()?, handshake.window_shift(Toward::Narrow)?);
-        let connection = EarlyConnection::new([handshake.narrow.seq, handshake.wide.seq], shift, last, heard);
-        Some(store.add(self.now, *key, connection))
+        let last = handshake.last_ack.numbers()?;
+        let shifts = [handshake.window_shift(Toward::Narrow)?, handshake.window_shift(Toward::Wide)?];
+        let connection = EarlyConnection::new([handshake.narrow.seq, handshake.wide.seq], shifts, last, heard);
+        let is_credible = connection.accepts(heard) && handshake.delivery.data().may_acknowledge(heard.ack);
+        is_credible.then(|| store.add(self.now, *key, connection))
     }
 }
 

@@ -18,8 +18,9 @@ use std::collections::VecDeque;
 pub(crate) struct EarlyConnection {
     /// The sequence numbers of both SYNs, which tell this connection from a later one between the same ports.
     syns: [u32; 2],
-    /// The shift of the wide host's windows, in bits.
+    /// The shifts of the wide host's windows and of the narrow host's, in bits.
     shift: u8,
+    narrow_shift: u8,
     /// The wide host has acknowledged the bytes before this one.
     una: u32,
     /// The narrow host was told that the bytes before this one have arrived.
@@ -36,6 +37,8 @@ pub(crate) struct EarlyConnection {
     recent: Option<u32>,
     /// The acknowledgement in the narrow host's last packet, for data that is sent again.
     of_narrow: OfNarrow,
+    /// The largest window of the narrow host, without its shift.
+    narrow_window_max: u16,
     /// The last early number that was sent, and the number of segments since.
     replied: u32,
     pending_count: usize,
@@ -129,10 +132,17 @@ pub(crate) enum Treatment {
 impl EarlyConnection {
     /// Starts with the last acknowledgement of the wide host: its number, its right edge, and the end of the data that
     /// was sent. `first` is a packet of the narrow host.
-    pub(crate) fn new(syns: [u32; 2], shift: u8, [una, edge, sent]: [u32; 3], first: &Heard) -> EarlyConnection {
+    /// The shifts are those of the wide host's windows and of the narrow host's.
+    pub(crate) fn new(
+        syns: [u32; 2],
+        [shift, narrow_shift]: [u8; 2],
+        [una, edge, sent]: [u32; 3],
+        first: &Heard,
+    ) -> EarlyConnection {
         EarlyConnection {
             syns,
             shift,
+            narrow_shift,
             una,
             acked: una,
             sent,
@@ -142,6 +152,7 @@ impl EarlyConnection {
             stamp: first.timestamps.map(|stamps| stamps.echo),
             recent: first.timestamps.map(|stamps| stamps.value),
             of_narrow: OfNarrow { ack: first.ack, window: first.window, timestamps: first.timestamps },
+            narrow_window_max: first.window,
             replied: una,
             pending_count: 0,
             copies: VecDeque::new(),
@@ -159,6 +170,11 @@ impl EarlyConnection {
     /// Whether bytes are owed to the wide host.
     pub(crate) fn owes(&self) -> bool {
         self.acked != self.una
+    }
+
+    /// Whether this byte is owed.
+    pub(crate) fn owes_byte(&self, seq: u32) -> bool {
+        !is_before(seq, self.una) && is_before(seq, self.acked)
     }
 
     /// Returns the number of owed bytes.
@@ -183,13 +199,40 @@ impl EarlyConnection {
         if is_of_narrow { seq == self.sent } else { seq == self.next || seq == self.of_narrow.ack }
     }
 
-    /// Takes a packet of the narrow host. Returns whether it repeats bytes that only the border has acknowledged, and so
-    /// must be answered: the early number may be lost, or the host probes.
+    /// Whether the wide host would accept a packet of the narrow host. Others may be forged, and nothing is concluded from
+    /// them:
+    ///
+    /// - its data is not in the window (RFC 9293 section 3.10.7.4);
+    /// - it acknowledges data far from that of the wide host (RFC 5961 section 5);
+    /// - its timestamp is earlier than the last one (RFC 7323 section 5).
+    pub(crate) fn accepts(&self, heard: &Heard) -> bool {
+        let &Heard { seq, end, ack, timestamps, .. } = heard;
+        let edge = self.last_edge();
+        // A probe of a closed window has one byte behind it.
+        let is_in_window = !is_before(edge.wrapping_add(1), end) && edge.wrapping_sub(seq) <= 2 * self.wide_range();
+        let is_early = |value| self.recent.is_some_and(|recent| is_before(value, recent));
+        is_in_window
+            && self.next.wrapping_sub(ack).wrapping_add(self.narrow_range()) <= 3 * self.narrow_range()
+            && !timestamps.is_some_and(|stamps| is_early(stamps.value))
+    }
+
+    /// Takes a packet of the narrow host that the wide host [`accepts`](Self::accepts). Returns whether it repeats bytes
+    /// that only the border has acknowledged, and so must be answered: the early number may be lost, or the host probes.
     pub(crate) fn take_packet(&mut self, heard: &Heard) -> bool {
         let &Heard { seq, end, ack, window, has_fin, timestamps } = heard;
-        if !is_before(ack, self.of_narrow.ack) {
-            self.of_narrow = OfNarrow { ack, window, timestamps };
+        let last = self.of_narrow.timestamps;
+        let is_later = match (last, timestamps) {
+            (Some(last), Some(new)) => !is_before(new.value, last.value),
+            _ => true,
+        };
+        if is_later {
+            self.of_narrow.timestamps = timestamps.or(last);
         }
+        if !is_before(ack, self.of_narrow.ack) {
+            (self.of_narrow.ack, self.of_narrow.window) = (ack, window);
+        }
+        self.narrow_window_max = self.narrow_window_max.max(window);
+        // Data of the wide host may have taken another way.
         advance(&mut self.next, ack);
         advance(&mut self.sent, end.wrapping_add(has_fin.into()));
         if let Some(Timestamps { value, .. }) = timestamps
@@ -198,7 +241,26 @@ impl EarlyConnection {
         {
             self.recent = Some(value);
         }
-        self.owes() && is_before(seq, self.acked) && !is_before(self.acked, end)
+        // A packet without data asks only if it is a probe: others are acknowledgements, which need no answer.
+        let asks = seq != end || seq == self.acked.wrapping_sub(1);
+        self.owes() && asks && is_before(seq, self.acked) && !is_before(self.acked, end)
+    }
+
+    /// The furthest right edge: the wide host may have accepted data up to it.
+    fn last_edge(&self) -> u32 {
+        let mut edge = self.edge;
+        advance(&mut edge, self.told_edge);
+        edge
+    }
+
+    /// Returns the length of the wide host's window, and the least one that is assumed, in bytes.
+    fn wide_range(&self) -> u32 {
+        self.last_edge().wrapping_sub(self.una).clamp(RANGE_MIN, RANGE_MAX)
+    }
+
+    /// Returns the same of the narrow host. Data may be on the way that an earlier window allowed.
+    fn narrow_range(&self) -> u32 {
+        (u32::from(self.narrow_window_max) << self.narrow_shift).clamp(RANGE_MIN, RANGE_MAX)
     }
 
     /// Returns the charge for a copy of this segment. `None` if no copy is needed, or none can be used: its bytes are
@@ -209,7 +271,12 @@ impl EarlyConnection {
         let overlaps_last =
             at.checked_sub(1).and_then(|last| self.copies.get(last)).is_some_and(|it| is_before(seq, it.end));
         let overlaps_next = self.copies.get(at).is_some_and(|next| is_before(next.start, end));
-        let is_useful = !is_before(seq, self.una) && !is_before(self.edge, end) && !overlaps_last && !overlaps_next;
+        let has_place = self.copies.len() - at <= EARLY_COPIES_MAX;
+        let is_useful = has_place
+            && !is_before(seq, self.una)
+            && !is_before(self.edge, end)
+            && !overlaps_last
+            && !overlaps_next;
         is_useful.then_some(packet.frame().len() + COPY_CHARGE)
     }
 
@@ -259,13 +326,21 @@ impl EarlyConnection {
     /// Takes an acknowledgement of the wide host.
     pub(crate) fn take_ack(&mut self, now: Time, said: &HostAck) -> Treatment {
         let &HostAck { seq, end, ack, window, is_pure, sack, stamp } = said;
-        let is_forged =
-            is_before(self.sent, ack) || seq.wrapping_sub(self.next).wrapping_add(SEQ_RANGE) > 2 * SEQ_RANGE;
+        // As the narrow host would judge: the number is in its window, and the acknowledgement is of its data, and not old.
+        let range = self.narrow_range();
+        let is_forged = seq.wrapping_sub(self.of_narrow.ack).wrapping_add(range) > 2 * range
+            || is_before(self.last_edge().wrapping_add(1), ack)
+            || is_before(ack, self.una.wrapping_sub(self.wide_range()));
         if is_forged {
             return Treatment::Unchanged;
         }
         advance(&mut self.next, end);
-        if let Some(stamp) = stamp {
+        // Data may have taken another way.
+        advance(&mut self.sent, ack);
+        if let Some(stamp) = stamp
+            && !is_before(seq, self.of_narrow.ack)
+            && !is_before(ack, self.una)
+        {
             self.stamp = Some(self.stamp.filter(|last| is_before(stamp, *last)).unwrap_or(stamp));
         }
         let (owed, acked) = (self.owes(), self.acked);
@@ -273,6 +348,10 @@ impl EarlyConnection {
             let edge = ack.wrapping_add(u32::from(window) << self.shift);
             let is_duplicate = ack == self.una && owed && is_pure && edge == self.edge;
             self.edge = edge;
+            // A host with a closed window answers, but takes no data.
+            if edge == ack {
+                self.repeat.timeout_count = self.repeat.timeout_count.min(TIMEOUT_COUNT_MAX - 1);
+            }
             if ack != self.una {
                 self.advance_to(now, ack);
             } else if is_duplicate && sack.is_none_or(|[first_end, _]| is_before(ack, first_end)) {
@@ -338,12 +417,21 @@ impl EarlyConnection {
     /// Takes a new number of the wide host.
     fn advance_to(&mut self, now: Time, ack: u32) {
         self.una = ack;
+        // A copy behind a hole whose first part arrived otherwise may be forged.
+        let is_doubtful = |copy: &SegmentCopy| is_before(copy.start, ack) && is_before(ack, copy.end);
+        let acked = self.acked;
         advance(&mut self.acked, ack);
         advance(&mut self.replied, ack);
         let mut sample = None;
-        while let Some(copy) = self.copies.pop_front_if(|copy| !is_before(ack, copy.end)) {
+        while let Some(copy) = self
+            .copies
+            .pop_front_if(|copy| !is_before(ack, copy.end) || is_doubtful(copy) && is_before(acked, copy.end))
+        {
             self.charge -= copy.charge();
-            sample = Some(copy.kept).filter(|_| !copy.is_repeated);
+            sample = Some(copy.kept).filter(|_| !copy.is_repeated && !is_before(ack, copy.end));
+        }
+        if self.copies.capacity() / 4 > self.copies.len().max(16) {
+            self.copies.shrink_to(2 * self.copies.len());
         }
         if let Some(kept) = sample {
             self.rtt = Some(Rtt::with(self.rtt, now.since(kept)));
@@ -458,5 +546,8 @@ const TIMEOUT_COUNT_MAX: u32 = 15;
 const TIMEOUT_FIRST: Duration = Duration::from_secs(1);
 const TIMEOUT_MIN: Duration = Duration::from_millis(200);
 const TIMEOUT_MAX: Duration = Duration::from_secs(120);
-/// Longest distance of an acknowledgement's sequence number from the expected one, in bytes.
-const SEQ_RANGE: u32 = 1 << 24;
+/// The least and the largest window that numbers are compared with, in bytes (RFC 7323 section 2.3).
+const RANGE_MIN: u32 = 1 << 16;
+const RANGE_MAX: u32 = 1 << 29;
+/// Largest number of copies behind a new one, which move to make place.
+const EARLY_COPIES_MAX: usize = 1_024;

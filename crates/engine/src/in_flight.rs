@@ -49,6 +49,11 @@ impl InFlight {
         self.is_known && !is_before(seq, self.una) && is_before(seq, self.nxt)
     }
 
+    /// Whether an acknowledgement of all bytes before `ack` may be right.
+    pub(crate) fn may_acknowledge(&self, ack: u32) -> bool {
+        !self.is_known || ack.wrapping_sub(self.una) <= self.nxt.wrapping_sub(self.una)
+    }
+
     /// Whether data that starts with this byte was sent before.
     #[inline]
     pub(crate) fn repeats(&self, seq: u32) -> bool {

@@ -276,13 +276,15 @@ impl Paths {
     }
 
     /// Takes an ICMP error that is sent toward this side. Returns the reason why it is not forwarded. `None` if it is,
-    /// as it is about a packet of a host's own size, or about no connection that is known.
+    /// as it is about a packet of a host's own size, or about no connection that is known. `owes` tells whether the border
+    /// owes a byte to a connection's wide host.
     pub(crate) fn take_too_big(
         &mut self,
         now: Time,
         packet: &Packet,
         toward: Toward,
         flows: &FlowTable,
+        owes: impl FnOnce(&FlowKey, u32) -> bool,
         ledger: &mut Ledger,
     ) -> Option<Reason> {
         let report = TooBigReport::read(packet)?;
@@ -303,7 +305,8 @@ impl Paths {
             Toward::Wide => {
                 let key = FlowKey::toward_narrow(report.destination, report.source, tags);
                 let handshake = flows.handshake(flows.by_key(&key)?)?;
-                let is_forged = is_of_destination || !handshake.toward_wide.contains(report.seq);
+                let is_in_flight = handshake.toward_wide.contains(report.seq) || owes(&key, report.seq);
+                let is_forged = is_of_destination || !is_in_flight;
                 match self.credible_mtu(&report, &key, about).filter(|_| !is_forged) {
                     Some(mtu) => self.take_wide_error(now, mtu, &key, ledger),
                     // Only the border sends packets above the narrow MTU.

@@ -536,6 +536,45 @@ fn a_gateway_that_ends_sends_all_owed_bytes_once_more() {
 }
 
 #[test]
+fn packets_that_the_wide_host_would_refuse_teach_nothing() {
+    // Data far ahead, acknowledgements of data that nobody sent, and an earlier timestamp.
+    let forged: [Change; 4] = [
+        ("data ahead", |spec| Spec { seq: spec.seq + (1 << 20), ..spec }.payload([7; 100])),
+        ("data behind", |spec| Spec { seq: spec.seq.wrapping_sub(1 << 20), ..spec }.payload([7; 100])),
+        ("acknowledgement ahead", |spec| Spec { ack: spec.ack + (1 << 28), ..spec }.payload([7; 100])),
+        ("earlier timestamp", |spec| spec.stamped(50, 90).payload([7; 100])),
+    ];
+    for (what, forge) in forged {
+        let mut net = Net::usual();
+        let data: Vec<Spec> = net.segments(0, 2).into_iter().map(|spec| spec.stamped(100, 90)).collect();
+        assert_eq!(net.push(NARROW, &data).told().len(), 1, "{what}");
+        let next = Spec { seq: 1 + 2 * SEGMENT, ..net.of_narrow(40_000) }.stamped(100, 90);
+        let left = net.push(NARROW, &[forge(next)]);
+        assert_eq!((left.replies.len(), left.forwarded.len()), (0, 1), "{what}");
+        let (_, repeated) = net.millis(5_000).remove(0);
+        assert_eq!(repeated.ranges(), [(0, 2 * SEGMENT)], "{what}");
+        let first = &repeated.forwarded[0];
+        assert_eq!((first.ack, first.options()), (1, &tcp(4).stamped(100, 90).options[..]), "{what}");
+        net.push(WIDE, &[net.wide_ack(2 * SEGMENT)]);
+        assert!(net.millis(5_000).iter().all(|(_, left)| left.forwarded.is_empty()), "{what}");
+    }
+}
+
+#[test]
+fn a_host_with_a_closed_window_is_not_given_up() {
+    let mut net = Net::usual();
+    net.push(NARROW, &net.segments(0, 2));
+    let closed = Spec { window: 0, ..net.wide_ack(0) };
+    for _ in 0..60 {
+        net.push(WIDE, std::slice::from_ref(&closed));
+        net.millis(60_000);
+    }
+    assert_eq!(net.count(Event::EarlyLost), 0);
+    net.push(WIDE, &[net.wide_ack(2 * SEGMENT)]);
+    assert!(net.millis(600_000).iter().all(|(_, left)| left.forwarded.is_empty()));
+}
+
+#[test]
 fn a_crash_loses_bytes_that_only_the_border_acknowledged_and_nothing_without_early_acknowledgements() {
     for policy in [AckPolicy::Early, AckPolicy::Unchanged] {
         let mut net = Net::usual();
