@@ -17,7 +17,7 @@ use crate::three_hosts::{Middle, ThreeHosts, WIDE, v4};
 use daemon::service::Service;
 use engine::Toward;
 use serde::Serialize;
-use sim::machines::{Dma, Load, Offload, Received, ThreadSplit};
+use sim::machines::{Dma, Load, Offload, Received};
 use std::fmt;
 use std::io;
 use std::thread;
@@ -231,10 +231,6 @@ fn paper() -> Vec<OffloadPaperRow> {
     let offloaded = Offload::xls416().run(&load(64), SPAN);
     let plateau = offloaded.bits_per_second();
     let plain = Offload::plain().run(&load(64), SPAN).bits_per_second();
-    // The receiving threads also end what they gathered at its time-out, as the engine does.
-    let xls416 = Offload::xls416();
-    let threads = ThreadSplit { time_out: 0, receive: xls416.threads.receive + 1, ..xls416.threads };
-    let without_thread = Offload { threads, ..xls416 }.run(&load(64), SPAN).bits_per_second();
     let alone = Offload::xls416().run(&load(1), SPAN);
     let engine = Dma::new(Offload::xls416().dma);
     // 8 KB in flight, and no more before an acknowledgement that comes after the time-out.
@@ -251,7 +247,6 @@ fn paper() -> Vec<OffloadPaperRow> {
         within("goodput of 64 connections with offload, Gbit/s", 4.75, plateau / 1e9, 0.10),
         within("goodput of 64 connections without it, Mbit/s", 913.3, plain / 1e6, 0.05),
         at_least("ratio of both", Some(5.2), plateau / plain, 4.4),
-        at_least("the same, without a thread for time-outs", None, without_thread / plain, 5.2),
         within("goodput of one connection with offload, Mbit/s", 365.0, alone.bits_per_second() / 1e6, 0.05),
         within("DMA of 1,500 bytes, us", 12.68, engine.time_alone(1_500).as_secs_f64() * 1e6, 0.02),
         at_most("DMA of 64 KB, us", Some(110.0), engine.time_alone(65_535).as_secs_f64() * 1e6, 115.0),
