@@ -13,7 +13,8 @@
 //! - FIN, SYN, data that no copy was kept of, and IPv4 packets without DF are never acknowledged early.
 //! - Connections whose handshake was not seen, with Fast Open or accurate ECN, are left alone.
 //!
-//! No acknowledged byte is lost while the gateway lives, unless the wide host is silent for a quarter of an hour.
+//! No acknowledged byte is lost while the gateway lives, unless the wide host takes no data for a quarter of
+//! an hour. A closed window is no reason to give up.
 
 use crate::acks::{has_right_checksum, note_ack, note_data};
 use crate::connections::Connections;
@@ -45,7 +46,7 @@ pub(crate) fn change(
     *frames = batch.changed;
 }
 
-/// Sends owed bytes again whose time has come, and abandons connections whose wide host is silent.
+/// Sends owed bytes again whose time has come, and abandons connections whose wide host takes no data.
 pub(crate) fn repeat(now: Time, side: &mut Side, connections: &mut Connections, out: &mut Output) {
     while let Some(store) = &mut connections.early
         && let Some(at) = store.overdue(now)

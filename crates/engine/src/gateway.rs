@@ -54,7 +54,7 @@
 //! - After [`expire`](Gateway::expire), no packet is held beyond its deadline. The held packets never exceed their
 //!   memory limit.
 //! - No byte that a border acknowledged early is lost while the gateway lives: it is sent until its host acknowledges
-//!   it, or is silent for a quarter of an hour. A reload keeps it.
+//!   it, or takes no data for a quarter of an hour although its window is open. A reload keeps it.
 //! - No transmitted packet exceeds the MTU of its side. There are two exceptions: packets for a kernel that divides
 //!   them, and packets that no active stage may divide. Both are counted as `left_oversize`.
 //! - The engine reads no clock and draws no random number: equal calls produce equal packets.

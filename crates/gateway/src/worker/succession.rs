@@ -215,7 +215,8 @@ impl Worker {
         self.gateway.push(now, direction, &mut self.batch);
     }
 
-    /// Ends the hand-off with peer workers, and processes the packets left in this worker's queue. Afterwards this
+    /// Ends the hand-off with peer workers, and processes the packets left in this worker's queue, or enqueues them in its
+    /// fair intake. Afterwards this
     /// worker sends all its packets itself.
     pub(super) fn close_peer_queues(&mut self) {
         let now = self.clock.now();

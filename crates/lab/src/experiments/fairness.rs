@@ -230,16 +230,7 @@ fn probe(target: SocketAddr, began: Instant, stretch: Duration) -> io::Result<Ve
 /// Simulates a NIC whose DMA engine transfers each packet of 64 saturating connections, with each order of requests.
 pub(super) fn dma() -> Vec<DmaRow> {
     let syns = (0..DMA_SYNS).map(|number| DMA_SPAN / 10 + DMA_SPAN * number / (2 * DMA_SYNS)).collect();
-    let load = Load {
-        connections: DMA_FLOWS,
-        window: 90,
-        segment_len: 1_448,
-        header_len: 52,
-        bits_per_second: 10_000_000_000,
-        trip: Duration::from_micros(50),
-        syns,
-        seed: 1,
-    };
+    let load = Load { syns, ..Load::back_to_back(DMA_FLOWS) };
     let with = |(name, order)| {
         let plain = Offload::plain();
         let card = Offload { dma: DmaSettings { order, ..plain.dma.clone() }, ..plain };

@@ -191,22 +191,9 @@ pub fn receive_offload(
     Ok(ReceiveOffload { conditions: Conditions::here(settings.rounds), nic, paper, border, broken })
 }
 
-fn load(connections: u32) -> Load {
-    Load {
-        connections,
-        window: WINDOW,
-        segment_len: 1_448,
-        header_len: 52,
-        bits_per_second: 10_000_000_000,
-        trip: Duration::from_micros(50),
-        syns: Vec::new(),
-        seed: 1,
-    }
-}
-
 fn nic_row(connections: u32) -> OffloadNicRow {
-    let load = load(connections);
-    // A round of packets of all connections is far longer than the time-out of gathered data, if they are many.
+    let load = Load::back_to_back(connections);
+    // The measurement covers several rounds of packets of all connections.
     let span = SPAN.max(Duration::from_micros(150) * connections);
     let offloaded = Offload::xls416().run(&load, span);
     OffloadNicRow {
@@ -228,13 +215,13 @@ fn paper() -> Vec<OffloadPaperRow> {
         let (least, most) = (paper * (1.0 - share), paper * (1.0 + share));
         OffloadPaperRow { figure, paper: Some(paper), here, least, most }
     };
-    let offloaded = Offload::xls416().run(&load(64), SPAN);
+    let offloaded = Offload::xls416().run(&Load::back_to_back(64), SPAN);
     let plateau = offloaded.bits_per_second();
-    let plain = Offload::plain().run(&load(64), SPAN).bits_per_second();
-    let alone = Offload::xls416().run(&load(1), SPAN);
+    let plain = Offload::plain().run(&Load::back_to_back(64), SPAN).bits_per_second();
+    let alone = Offload::xls416().run(&Load::back_to_back(1), SPAN);
     let engine = Dma::new(Offload::xls416().dma);
     // 8 KB in flight, and no more before an acknowledgement that comes after the time-out.
-    let few = Load { window: 5, trip: Duration::from_millis(20), ..load(1) };
+    let few = Load { window: 5, trip: Duration::from_millis(20), ..Load::back_to_back(1) };
     let stalled = Offload::xls416().run(&few, SPAN);
     let orders = dma();
     let order = |name| orders.iter().find(|row| row.order == name).expect("an order of the model");
@@ -377,7 +364,5 @@ impl fmt::Display for ReceiveOffload {
     }
 }
 
-/// Packets of each connection in flight.
-const WINDOW: u32 = 90;
 /// Simulated time of a measurement of the NIC.
 const SPAN: Duration = Duration::from_millis(300);

@@ -102,6 +102,22 @@ impl Received {
     }
 }
 
+impl Load {
+    /// Saturating connections between two hosts without a switch, as Li measured them.
+    pub fn back_to_back(connections: u32) -> Load {
+        Load {
+            connections,
+            window: 90,
+            segment_len: 1_448,
+            header_len: 52,
+            bits_per_second: 10_000_000_000,
+            trip: Duration::from_micros(50),
+            syns: Vec::new(),
+            seed: 1,
+        }
+    }
+}
+
 impl Offload {
     /// Li's NIC: four cores with four threads each. The times are fitted to Li's figures (lB4). The model therefore
     /// shows only that one DMA engine and thirteen threads can explain these figures.
@@ -329,19 +345,6 @@ impl<'a> Run<'a> {
 mod tests {
     use super::*;
 
-    fn load(connections: u32) -> Load {
-        Load {
-            connections,
-            window: 90,
-            segment_len: 1_448,
-            header_len: 52,
-            bits_per_second: 10_000_000_000,
-            trip: Duration::from_micros(50),
-            syns: Vec::new(),
-            seed: 1,
-        }
-    }
-
     const SPAN: Duration = Duration::from_millis(300);
 
     // L17
@@ -357,7 +360,7 @@ mod tests {
     #[test]
     fn a_plain_card_is_limited_by_its_engine() {
         for connections in [1, 2, 8, 64] {
-            let bits = Offload::plain().run(&load(connections), SPAN).bits_per_second();
+            let bits = Offload::plain().run(&Load::back_to_back(connections), SPAN).bits_per_second();
             assert!((bits / 913.3e6 - 1.0).abs() < 0.05, "{connections}: {bits:.3e}");
         }
     }
@@ -367,7 +370,7 @@ mod tests {
     fn with_threads_the_rate_rises_with_connections_until_all_threads_have_one() {
         let rates: Vec<_> = [1, 2, 4, 8, 16, 32, 64]
             .into_iter()
-            .map(|connections| Offload::xls416().run(&load(connections), SPAN))
+            .map(|connections| Offload::xls416().run(&Load::back_to_back(connections), SPAN))
             .collect();
         let bits: Vec<_> = rates.iter().map(Received::bits_per_second).collect();
         assert!(bits.windows(2).all(|pair| pair[1] > 0.97 * pair[0]), "{bits:?}");
@@ -375,7 +378,7 @@ mod tests {
         assert!((plateau / 4.75e9 - 1.0).abs() < 0.10, "{plateau:.3e}");
         assert_eq!(last.threads_used, 13);
         assert!(last.segments as f64 / last.deliveries as f64 >= 0.9 * 45.0, "{last:?}");
-        let plain = Offload::plain().run(&load(64), SPAN).bits_per_second();
+        let plain = Offload::plain().run(&Load::back_to_back(64), SPAN).bits_per_second();
         assert!(plateau / plain >= 4.4, "{}", plateau / plain);
         let per_thread = bits[0];
         assert!((per_thread / (1_448.0 * 8.0 / 31.7e-6) - 1.0).abs() < 0.05, "{per_thread:.3e}");
@@ -385,7 +388,7 @@ mod tests {
     #[test]
     fn a_request_stack_starves_new_connections_and_round_robin_does_not() {
         let syns = (0..64).map(|number| Duration::from_millis(100 + number)).collect();
-        let busy = Load { syns, ..load(64) };
+        let busy = Load { syns, ..Load::back_to_back(64) };
         let with = |order| {
             let plain = Offload::plain();
             Offload { dma: DmaSettings { order, ..plain.dma.clone() }, ..plain }.run(&busy, Duration::from_secs(1))
@@ -408,7 +411,7 @@ mod tests {
     // lB6
     #[test]
     fn a_partial_delivery_leaves_at_its_timeout() {
-        let few = Load { window: 5, trip: Duration::from_millis(20), ..load(1) };
+        let few = Load { window: 5, trip: Duration::from_millis(20), ..Load::back_to_back(1) };
         let got = Offload::xls416().run(&few, SPAN);
         assert!(got.segments > 0 && got.segments == 5 * got.deliveries, "{got:?}");
     }
